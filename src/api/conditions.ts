@@ -1,6 +1,6 @@
 // metav1.Condition: its schema and the pure helpers that read and change lists of them. Writing them is elsewhere.
 import { z } from 'zod'
-import { timestamp } from './fields.ts'
+import { listMap, timestamp } from './fields.ts'
 
 export const conditionStatuses = ['True', 'False', 'Unknown'] as const
 
@@ -17,6 +17,9 @@ export const conditionSchema = z.object({
     .describe('Why, as one CamelCase word for programs.'),
   message: z.string().max(32_768).describe('Why, for people.'),
 })
+
+/** A list of conditions, at most one of each type. */
+export const conditionsSchema = listMap(conditionSchema, 32, 'type')
 
 export type Condition = z.output<typeof conditionSchema>
 export type ConditionStatus = Condition['status']

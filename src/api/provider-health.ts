@@ -1,7 +1,7 @@
 // The kind ProviderHealth: schema of its status and types. It has no spec; the operator writes all of it.
 import { z } from 'zod'
-import { conditionSchema } from './conditions.ts'
-import { timestamp } from './fields.ts'
+import { conditionsSchema } from './conditions.ts'
+import { listMap, timestamp } from './fields.ts'
 import type { apiVersion, providerHealthKind } from './group.ts'
 import type { ObjectMeta } from './meta.ts'
 
@@ -31,9 +31,9 @@ export const providerHealthStatusSchema = z.object({
   ready: z.boolean().exactOptional().describe('Whether all targets are ready.'),
   readyTargets: z.string().max(32).exactOptional().describe('Ready targets of all, for example 2/3.'),
   checkedAt: timestamp().exactOptional().describe('When the last round ended.'),
-  targets: z.array(targetHealthSchema).max(1024).exactOptional().describe('One per host or node.'),
-  retained: z.array(retainedSchema).max(4096).exactOptional().describe('Instances still to be marked as retained.'),
-  conditions: z.array(conditionSchema).max(32).exactOptional().describe('Ready.'),
+  targets: listMap(targetHealthSchema, 1024, 'name').exactOptional().describe('One per host or node.'),
+  retained: listMap(retainedSchema, 4096, 'uid').exactOptional().describe('Instances still to be marked as retained.'),
+  conditions: conditionsSchema.exactOptional().describe('Ready.'),
 })
 
 export type ProviderHealthStatus = z.output<typeof providerHealthStatusSchema>

@@ -1,8 +1,19 @@
 // The kind Proxy: schemas of spec and status, and their types. Rules across fields are in proxy-rules.ts.
+import { isIPv4, isIPv6 } from 'node:net'
 import { z } from 'zod'
-import { conditionSchema } from './conditions.ts'
-import { durationPattern } from './duration.ts'
-import { catalogueKey, dnsLabel, dnsSubdomain, int32, text, timestamp } from './fields.ts'
+import { conditionsSchema } from './conditions.ts'
+import {
+  catalogueKey,
+  celRegex,
+  dnsLabel,
+  dnsSubdomain,
+  durationBetween,
+  httpUrlPattern,
+  matching,
+  ruledString,
+  text,
+  timestamp,
+} from './fields.ts'
 import type { apiVersion, proxyKind } from './group.ts'
 import type { NamespacedMeta } from './meta.ts'
 
@@ -15,21 +26,68 @@ export const maxInlineCloudInitBytes = 128 * 1024
  */
 const maxCloudInitChars = 1024 * 1024
 
-const duration = () => text(32, durationPattern, 'a duration such as 30s, 1m or 1h30m')
-
 const httpUrl = () =>
-  text(
-    2048,
-    /^https?:\/\/([A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9._])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?([/?#][!-~]*)?$/,
-    'an http:// or https:// URL without user and password, for example https://example.net/ip',
-  )
+  ruledString(2048, [
+    matching(
+      httpUrlPattern,
+      'must be an http:// or https:// URL without user and password, for example https://example.net/ip',
+    ),
+    {
+      cel: `!isURL(self) || url(self).getPort() == '' || int(url(self).getPort()) <= 65535`,
+      message: 'must have a port of at most 65535',
+      holds: (value) => Number(httpUrlPattern.exec(value)?.[3]?.slice(1) ?? 0) <= 65_535,
+    },
+  ])
+
+const cataloguePattern = /^[A-Za-z0-9._-]+$/
+
+const image = () =>
+  ruledString(2048, [
+    {
+      cel: `self.matches(${celRegex(cataloguePattern)}) || self.matches(${celRegex(httpUrlPattern)})`,
+      message:
+        'must be a key of the providers config (letters, digits, dots, dashes, underscores) or an http(s) URL without user and password',
+      holds: (value) => cataloguePattern.test(value) || httpUrlPattern.test(value),
+    },
+  ])
+
+const cloudInit = () =>
+  ruledString(maxCloudInitChars, [
+    {
+      cel: `self != ''`,
+      message: 'is empty: leave it out to boot the image without user-data',
+      holds: (value) => value !== '',
+    },
+    {
+      cel: `bytes(self).size() <= ${maxInlineCloudInitBytes}`,
+      message: `must be at most 128 KiB (${maxInlineCloudInitBytes} bytes) inline: put it in a Secret and name that in cloudInitFrom`,
+      holds: (value) => Buffer.byteLength(value) <= maxInlineCloudInitBytes,
+    },
+  ])
+
+/** The last label holds a letter, so that no malformed IPv4 address passes for a name. */
+const hostNamePattern = /^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?$/
+
+const host = () =>
+  ruledString(253, [
+    {
+      cel: `isIP(self) || self.matches(${celRegex(hostNamePattern)})`,
+      message: 'must be a DNS name in lower case or an IP address, without scheme, port and brackets',
+      holds: (value) => isPlainIp(value) || hostNamePattern.test(value),
+    },
+  ])
+
+/** As the API server's isIP: no zone, no IPv4-mapped IPv6. */
+function isPlainIp(value: string): boolean {
+  return isIPv4(value) || (isIPv6(value) && !value.includes('%') && !value.includes('.'))
+}
 
 export const placementSchema = z.object({
   zone: catalogueKey()
     .exactOptional()
     .describe('Host or node to run on. May be left out when the provider has just one.'),
   machineType: catalogueKey().exactOptional().describe('Size: a key of machineTypes in the providers config.'),
-  image: text(2048, /^[!-~]+$/, 'a key of the providers config or an http(s) URL')
+  image: image()
     .exactOptional()
     .describe(
       'Disk image: a key of images (templates on Proxmox) in the providers config, or an http(s) URL on libvirt.',
@@ -43,13 +101,13 @@ export const healthCheckSchema = z.object({
   url: httpUrl()
     .exactOptional()
     .describe('Page that the probe fetches through the proxy. Default: --health-check-url.'),
-  interval: duration().default('30s').describe('Time between two probes, 1s to 24h.'),
-  timeout: duration().default('10s').describe('Budget of one probe, 100ms to 5m.'),
-  failureThreshold: int32().min(1).max(1000).default(3).describe('Failures in a row that make the proxy unhealthy.'),
-  successThreshold: int32().min(1).max(1000).default(1).describe('Successes in a row that make it healthy.'),
-  replaceAfter: duration()
+  interval: durationBetween('1s', '24h').default('30s').describe('Time between two probes, 1s to 24h.'),
+  timeout: durationBetween('100ms', '5m').default('10s').describe('Budget of one probe, 100ms to 5m.'),
+  failureThreshold: z.int32().min(1).max(1000).default(3).describe('Failures in a row that make the proxy unhealthy.'),
+  successThreshold: z.int32().min(1).max(1000).default(1).describe('Successes in a row that make it healthy.'),
+  replaceAfter: durationBetween('1m', '720h')
     .exactOptional()
-    .describe('Replace the instance when it was unhealthy this long, at least 1m. Default: never.'),
+    .describe('Replace the instance when it was unhealthy this long, 1m to 720h. Default: never.'),
 })
 
 const secretKeyRefSchema = z.object({
@@ -72,19 +130,15 @@ export const proxySpecSchema = z.object({
   placement: placementSchema
     .exactOptional()
     .describe('Managed: where the instance runs, how big it is, what it boots.'),
-  cloudInit: z
-    .string()
-    .max(maxCloudInitChars)
+  cloudInit: cloudInit()
     .exactOptional()
     .describe('User-data handed to the instance byte for byte, at most 128 KiB. Larger or secret: cloudInitFrom.'),
   cloudInitFrom: z
     .object({ secretKeyRef: secretKeyRefSchema.describe('The Secret and the key that hold the user-data.') })
     .exactOptional()
     .describe('User-data from a Secret: bytes of any kind, gzip included.'),
-  host: text(253, /^[0-9A-Za-z.:-]+$/, 'a DNS name in lower case or an IP address')
-    .exactOptional()
-    .describe('External: DNS name or IP address of the proxy.'),
-  port: int32().min(1).max(65_535).default(3128).describe('TCP port on which the proxy listens.'),
+  host: host().exactOptional().describe('External: DNS name or IP address of the proxy.'),
+  port: z.int32().min(1).max(65_535).default(3128).describe('TCP port on which the proxy listens.'),
   credentialsSecretRef: z
     .object({ name: dnsSubdomain().describe('Name of the Secret, in the namespace of the Proxy.') })
     .exactOptional()
@@ -101,7 +155,7 @@ export const proxySpecSchema = z.object({
 export const intentSchema = z.object({
   target: z.string().min(1).max(253).describe('Host or node.'),
   at: timestamp().describe('When it was recorded.'),
-  vmid: int32().min(1).exactOptional().describe('Proxmox: the VMID that was about to be cloned to.'),
+  vmid: z.int32().min(1).exactOptional().describe('Proxmox: the VMID that was about to be cloned to.'),
 })
 
 export const errorOrigins = ['spec', 'environment'] as const
@@ -129,7 +183,7 @@ export const proxyStatusSchema = z.object({
   observedGeneration: z.int().min(0).exactOptional().describe('The metadata.generation last acted on.'),
   intents: z.array(intentSchema).max(64).exactOptional().describe('What was about to be made, and where.'),
   latch: latchSchema.exactOptional().describe('Why the Proxy is Failed, and when that ends.'),
-  conditions: z.array(conditionSchema).max(32).exactOptional().describe('Provisioned, Healthy, Ready, Outdated.'),
+  conditions: conditionsSchema.exactOptional().describe('Provisioned, Healthy, Ready, Outdated.'),
 })
 
 /** The spec as it is stored: defaults are in. */
