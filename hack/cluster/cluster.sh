@@ -7,6 +7,7 @@
 #   down             stop it and remove its state
 #   status           a line per process; the exit status is 3 unless all run
 #   env              print the line that selects it
+#   kubeconfig       print only the path of its administrator's kubeconfig
 #   stop-apiserver   stop only the API server; what it stored stays
 #   start-apiserver  start it again, on the same port
 #   kubectl ARG...   kubectl as its administrator
@@ -175,6 +176,7 @@ existing() {
       existing_kubectl get --raw /readyz --request-timeout=20s >/dev/null || die "the cluster of KUBECONFIG=$KUBECONFIG does not answer"
       [[ $1 == check ]] || print_env "$KUBECONFIG"
       ;;
+    kubeconfig) printf '%s\n' "${KUBECONFIG:?}" ;;
     down) say "the cluster of KUBECONFIG=${KUBECONFIG:-} was not started here: left alone" ;;
     kubectl) existing_kubectl "${@:2}" ;;
     *) die "$1 is not for a cluster that was not started here (CLUSTER=existing)" ;;
@@ -184,7 +186,7 @@ existing() {
 main() {
   local command=${1:-help}
   case $command in
-    up | down | status | env | stop-apiserver | start-apiserver | build | kubectl | check)
+    up | down | status | env | kubeconfig | stop-apiserver | start-apiserver | build | kubectl | check)
       if [[ ${CLUSTER:-} == existing ]]; then
         existing "$@"
         return
@@ -192,6 +194,7 @@ main() {
       ;;&
     up | down | status | check) "$command" ;;
     env) require_state && print_env "$state/admin.kubeconfig" ;;
+    kubeconfig) require_state && printf '%s\n' "$state/admin.kubeconfig" ;;
     stop-apiserver) require_state && lock_state && stop_apiserver ;;
     start-apiserver) require_state && lock_state && start_apiserver && wait_ready ;;
     kubectl)
