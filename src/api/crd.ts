@@ -30,10 +30,10 @@ const proxyColumns: readonly PrinterColumn[] = [
   { name: 'Phase', type: 'string', jsonPath: '.status.phase' },
   { name: 'IP', type: 'string', jsonPath: '.status.ip' },
   { name: 'Healthy', type: 'string', jsonPath: '.status.conditions[?(@.type=="Healthy")].status' },
+  age,
   { name: 'Zone', type: 'string', jsonPath: '.spec.placement.zone', priority: 1 },
   { name: 'ProviderID', type: 'string', jsonPath: '.status.providerID', priority: 1 },
   { name: 'EgressIP', type: 'string', jsonPath: '.status.egressIP', priority: 1 },
-  age,
 ]
 
 const providerHealthColumns: readonly PrinterColumn[] = [
