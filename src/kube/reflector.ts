@@ -96,9 +96,9 @@ export class Reflector<T extends Resource> {
       },
     })
     this.store = this.#store
-    const { promise, resolve } = Promise.withResolvers<void>()
+    const { promise, resolve } = Promise.withResolvers<undefined>()
     this.synced = promise
-    this.#resolveSynced = resolve
+    this.#resolveSynced = () => resolve(undefined)
     const { onEvent } = options
     if (onEvent !== undefined) this.#store.onChange((change) => onEvent(change.kind, change.object))
   }
@@ -118,9 +118,13 @@ export class Reflector<T extends Resource> {
     await this.#running
   }
 
+  #stopped(): boolean {
+    return this.#stop.signal.aborted
+  }
+
   async #run(signal: AbortSignal): Promise<void> {
     let failures = 0
-    while (!signal.aborted) {
+    while (!this.#stopped()) {
       let delayMs = 0
       try {
         this.#resourceVersion ??= await this.#list(signal)
@@ -130,7 +134,7 @@ export class Reflector<T extends Resource> {
         // A watch that ended at once might end at once again.
         if (!end.progress) delayMs = backoffDelayMs(this.#timing.backoff, failures - 1, this.#options.random)
       } catch (error) {
-        if (signal.aborted) return
+        if (this.#stopped()) return
         delayMs = this.#delayAfter(error, failures)
         failures++
         this.#logger.warn(`list or watch failed, trying again: ${errorMessage(error)}`, {
@@ -231,7 +235,7 @@ export class Reflector<T extends Resource> {
 
   /** Checks every so often that the watch tells everything; when it does not, it is cut and the objects are listed again. */
   async #audit(signal: AbortSignal): Promise<void> {
-    while (!signal.aborted) {
+    while (!this.#stopped()) {
       try {
         await sleep(this.#options.clock, this.#timing.relistEveryMs, signal)
         const live = this.#live
@@ -249,7 +253,7 @@ export class Reflector<T extends Resource> {
         this.#logger.warn('the watch missed changes that a list shows; listing again', { objects: missed })
         live.cut('missed')
       } catch (error) {
-        if (!signal.aborted) this.#logger.warn(`the periodic list failed: ${errorMessage(error)}`)
+        if (!this.#stopped()) this.#logger.warn(`the periodic list failed: ${errorMessage(error)}`)
       }
     }
   }
