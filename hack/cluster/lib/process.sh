@@ -44,7 +44,8 @@ start_process() {
   rm -f "$state/run/$name.pid"
   (
     cd "$state" || exit
-    echo "$BASHPID $(process_identity "$BASHPID")" >"run/$name.pid.new"
+    self=$BASHPID # before the substitution, which is a process of its own
+    echo "$self $(process_identity "$self")" >"run/$name.pid.new"
     mv "run/$name.pid.new" "run/$name.pid"
     close_inherited
     exec env -i HOME="$state" PATH="$PATH" LANG=C setsid "$@"
