@@ -23,6 +23,7 @@ const signable = new Set([
   'ecdsa-sha2-nistp384',
   'ecdsa-sha2-nistp521',
 ])
+const curves = new Set<string | undefined>(['prime256v1', 'secp384r1', 'secp521r1'])
 const privateBlock = /-----BEGIN ((?:[A-Z0-9]+ )*)PRIVATE KEY-----\n([\s\S]*?)\n-----END \1PRIVATE KEY-----/
 const publicText =
   /-----BEGIN (?:[A-Z0-9]+ )?PUBLIC KEY-----|---- BEGIN SSH2 PUBLIC KEY|^(?:ssh-|ecdsa-sha2-|sk-)\S+ AAAA/m
@@ -64,9 +65,7 @@ export function parsePrivateKey(text: string): ParsedKey {
   const key = ssh2.utils.parseKey(label === 'OPENSSH ' ? pem : toReadable(pem))
   // The library's own message can quote bytes of the file, so it is neither shown nor kept as the cause.
   if (key instanceof Error) throw malformed()
-  if (!signable.has(key.type)) {
-    throw new PrivateKeyError('is of a type that is not supported (ed25519, RSA and ECDSA are)', newKey)
-  }
+  if (!signable.has(key.type)) throw unsupported()
   proveUsable(key)
   return key
 }
@@ -75,14 +74,21 @@ function malformed(): PrivateKeyError {
   return new PrivateKeyError('is malformed or cut off', () => `copy it again from its origin, or ${newKey()}`)
 }
 
+function unsupported(): PrivateKeyError {
+  return new PrivateKeyError('is of a type that is not supported (ed25519, RSA and ECDSA are)', newKey)
+}
+
+const openSshMagic = Buffer.from('openssh-key-v1\0')
+const cipherName = /^[a-z0-9][a-z0-9@.-]*$/
+
 /** OpenSSH's own form names its cipher in clear text right after the magic (openssh-portable, PROTOCOL.key). */
 function isEncryptedOpenSsh(label: string, body: string): boolean {
   if (label !== 'OPENSSH ') return false
   const blob = Buffer.from(body, 'base64')
-  const cipherAt = 'openssh-key-v1\0'.length
-  if (blob.length < cipherAt + 4) return false
-  const length = blob.readUInt32BE(cipherAt)
-  return blob.toString('latin1', cipherAt + 4, cipherAt + 4 + length) !== 'none'
+  const at = openSshMagic.length
+  if (blob.length < at + 4 || !blob.subarray(0, at).equals(openSshMagic)) return false
+  const cipher = blob.toString('latin1', at + 4, at + 4 + blob.readUInt32BE(at))
+  return cipherName.test(cipher) && cipher !== 'none'
 }
 
 /** ssh2 reads PKCS#1 and SEC1 but not PKCS#8; node:crypto reads all three and checks more of each. */
@@ -97,11 +103,12 @@ function toReadable(pem: string): string {
     case 'rsa':
       return key.export({ format: 'pem', type: 'pkcs1' }).toString()
     case 'ec':
+      if (!curves.has(key.asymmetricKeyDetails?.namedCurve)) throw unsupported()
       return key.export({ format: 'pem', type: 'sec1' }).toString()
     case 'ed25519':
       return openSshEd25519(key.export({ format: 'jwk' }))
     default:
-      throw new PrivateKeyError('is of a type that is not supported (ed25519, RSA and ECDSA are)', newKey)
+      throw unsupported()
   }
 }
 
@@ -115,7 +122,7 @@ function openSshEd25519(jwk: JsonWebKey): string {
   const padding = Buffer.from([1, 2, 3, 4, 5, 6, 7]).subarray(0, (8 - (unpadded.length % 8)) % 8)
   const none = Buffer.from('none')
   const blob = Buffer.concat([
-    Buffer.from('openssh-key-v1\0'),
+    openSshMagic,
     sshString(none),
     sshString(none),
     sshString(),
