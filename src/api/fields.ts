@@ -9,6 +9,8 @@ export interface FieldRule {
   /** What is allowed, as the end of a sentence that begins with the field's name. */
   readonly message: string
   readonly holds: (value: string) => boolean
+  /** The value may be secret or huge. The API server repeats a value that it calls invalid, but not one that it calls forbidden. */
+  readonly unquoted?: true
 }
 
 /** Key in a schema's metadata under which its {@link FieldRule}s stand for the CRD generator. */
@@ -22,7 +24,11 @@ export function ruledString(max: number, rules: readonly FieldRule[]) {
   const plain: z.ZodString = z.string().max(max)
   return rules
     .reduce((schema, rule) => schema.refine(rule.holds, { error: rule.message }), plain)
-    .meta({ [rulesKey]: rules.map(({ cel, message }) => ({ rule: cel, message })) })
+    .meta({ [rulesKey]: rules.map(toValidationRule) })
+}
+
+function toValidationRule({ cel, message, unquoted }: FieldRule) {
+  return { rule: cel, message, ...(unquoted && { reason: 'FieldValueForbidden' }) }
 }
 
 /**

@@ -28,10 +28,13 @@ const maxCloudInitChars = 1024 * 1024
 
 const httpUrl = () =>
   ruledString(2048, [
-    matching(
-      httpUrlPattern,
-      'must be an http:// or https:// URL without user and password, for example https://example.net/ip',
-    ),
+    {
+      ...matching(
+        httpUrlPattern,
+        'must be an http:// or https:// URL without user and password, for example https://example.net/ip',
+      ),
+      unquoted: true,
+    },
     {
       cel: `!isURL(self) || url(self).getPort() == '' || int(url(self).getPort()) <= 65535`,
       message: 'must have a port of at most 65535',
@@ -48,6 +51,7 @@ const image = () =>
       message:
         'must be a key of the providers config (letters, digits, dots, dashes, underscores) or an http(s) URL without user and password',
       holds: (value) => cataloguePattern.test(value) || httpUrlPattern.test(value),
+      unquoted: true,
     },
   ])
 
@@ -57,11 +61,13 @@ const cloudInit = () =>
       cel: `self != ''`,
       message: 'is empty: leave it out to boot the image without user-data',
       holds: (value) => value !== '',
+      unquoted: true,
     },
     {
       cel: `bytes(self).size() <= ${maxInlineCloudInitBytes}`,
       message: `must be at most 128 KiB (${maxInlineCloudInitBytes} bytes) inline: put it in a Secret and name that in cloudInitFrom`,
       holds: (value) => Buffer.byteLength(value) <= maxInlineCloudInitBytes,
+      unquoted: true,
     },
   ])
 
@@ -170,6 +176,10 @@ export const latchSchema = z.object({
   retry: z.string().max(4096).exactOptional().describe('Value of the annotation egressproxies.dev/retry at the time.'),
   since: timestamp().describe('When it failed.'),
   message: z.string().max(32_768).exactOptional().describe('What failed, for people.'),
+  repeated: z
+    .boolean()
+    .exactOptional()
+    .describe('Whether it came back after a healthy target had ended it: the next attempt then waits 10 minutes.'),
 })
 
 export const proxyStatusSchema = z.object({

@@ -146,7 +146,7 @@ const userData: readonly CorpusEntry[] = [
   proxy('cloud-init-emoji', { cloudInit: '🦑'.repeat(32 * kib + 1) }, bad('spec.cloudInit', 'cloudInitFrom')),
   proxy('cloud-init-200-kib', { cloudInit: 'x'.repeat(200 * kib) }, bad('spec.cloudInit', 'cloudInitFrom')),
   proxy('cloud-init-over-1-mib', { cloudInit: 'x'.repeat(1024 * kib + 1) }, bad('spec.cloudInit')),
-  proxy('cloud-init-map', { cloudInit: { packages: ['squid'] } }, bad('spec.cloudInit')),
+  proxy('cloud-init-list', { cloudInit: ['#cloud-config'] }, bad('spec.cloudInit')),
   proxy('cloud-init-from', { cloudInitFrom: secretRef }, good),
   proxy('cloud-init-twice', { cloudInit: '#', cloudInitFrom: secretRef }, bad('spec.cloudInitFrom', 'at most one of')),
   proxy('cloud-init-from-nothing', { cloudInitFrom: {} }, bad('spec.cloudInitFrom.secretKeyRef')),
