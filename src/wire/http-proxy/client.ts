@@ -107,7 +107,7 @@ function openTunnel(socket: Socket, proxy: ProxyAddress, url: URL): Promise<numb
       method: 'CONNECT',
       path: target,
       headers: { host: target, ...authorization(proxy) },
-      agent: false,
+      // with an agent, even none, Node would open a connection of its own
       createConnection: () => socket,
     })
     request.once('connect', (answer, _socket, head) => {
@@ -136,7 +136,6 @@ function get(url: URL, path: string, socket: Socket, headers: Record<string, str
       method: 'GET',
       path,
       headers: { host: url.host, connection: 'close', 'user-agent': 'egress-proxies-operator', ...headers },
-      agent: false,
       createConnection: () => socket,
     })
     request.once('response', resolve)
