@@ -41,15 +41,20 @@ export function parseJson(text: string, what: string): unknown {
 
 /** Items of a list carry no apiVersion and kind of their own for built-in kinds. */
 export function parseList<T extends Resource>(type: ResourceType, body: unknown, what: string): ResourceList<T> {
-  const { metadata, items } = (body ?? {}) as { metadata?: Record<string, unknown>; items?: unknown }
+  const { metadata, items, kind } = (body ?? {}) as {
+    metadata?: Record<string, unknown>
+    items?: unknown
+    kind?: unknown
+  }
   const resourceVersion = metadata?.['resourceVersion']
   if (typeof resourceVersion !== 'string' || !(Array.isArray(items) || items === null)) {
     throw KubeError.protocol(what, 'an answer that is not a list')
   }
+  const itemKind = typeof kind === 'string' ? kind.replace(/List$/, '') : type.kind
   const token = metadata?.['continue']
   return {
     resourceVersion,
     continue: typeof token === 'string' && token !== '' ? token : undefined,
-    items: ((items ?? []) as T[]).map((item) => ({ ...item, apiVersion: apiVersionOf(type), kind: type.kind })),
+    items: ((items ?? []) as T[]).map((item) => ({ apiVersion: apiVersionOf(type), kind: itemKind, ...item })),
   }
 }
