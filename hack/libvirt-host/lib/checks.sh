@@ -50,6 +50,17 @@ refuse_unsuitable_machine() {
   [ -z "$reason" ] || fail "$reason"
 }
 
+refuse_wrong_settings() {
+  local number='(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])'
+  [[ $LVH_NET =~ ^$number\.$number\.$number$ ]] ||
+    fail "LVH_NET takes the first three numbers of a /24, as in 192.168.213, not '$LVH_NET'"
+  [ "${#LVH_LINK}" -le 15 ] || fail "LVH_LINK is a link's name, at most 15 characters: '$LVH_LINK'"
+  case $LVH_ACCEL in
+    auto | kvm | tcg) ;;
+    *) fail "LVH_ACCEL is auto, kvm or tcg, not '$LVH_ACCEL'" ;;
+  esac
+}
+
 refuse_busy_machine() {
   local found
   if [ "$LVH_BESIDE" != 1 ]; then
@@ -57,7 +68,7 @@ refuse_busy_machine() {
     [ -z "$found" ] ||
       fail "$found and was not started by this host; it is left alone. LVH_BESIDE=1 starts this host beside it"
   fi
-  if ip link show dev "$LVH_LINK" >/dev/null 2>&1; then
+  if ! unplugged; then
     fail "a link $LVH_LINK exists already and is not of this host; name another one in LVH_LINK"
   fi
   found=$(overlapping_route || true)
@@ -76,8 +87,7 @@ check() {
   if [ -z "$reason" ] && ! may_install; then
     missing=$(missing_packages "${run_packages[@]}")
     images_cached || missing+=" $(missing_packages "${build_packages[@]}")"
-    missing=$(echo $missing)
-    [ -z "$missing" ] || reason="packages are missing, INSTALL=1 installs them: $missing"
+    [ -z "${missing// /}" ] || reason="packages are missing, INSTALL=1 installs them: $missing"
   fi
   if [ -n "$reason" ]; then
     echo "$reason"

@@ -21,10 +21,19 @@ images_cached() {
   done
 }
 
+# Each change of the builder leaves a folder behind.
+forget_old_images() {
+  find "$cache_base" -maxdepth 1 -type d -name 'images-*' -mtime +30 -exec rm -rf --one-file-system {} +
+}
+
 # Builds what is missing, for all who share the cache: a second one waits and then finds it done.
 ensure_images() {
   local dir missing=() name
-  images_cached && return 0
+  if images_cached; then
+    touch "$(images_dir)"
+    return 0
+  fi
+  [ "$(id -u)" = 0 ] || fail 'building the images needs root: mmdebstrap runs the packages in a chroot'
   ensure_packages "${build_packages[@]}"
   dir=$(images_dir)
   mkdir -p "$dir"
@@ -43,4 +52,5 @@ ensure_images() {
     fi
   fi
   exec 8>&-
+  forget_old_images
 }

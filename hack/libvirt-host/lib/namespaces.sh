@@ -10,15 +10,39 @@ start_time() {
   sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20
 }
 
-init_alive() {
-  local pid ticks
-  [ -s "$LVH_STATE/init" ] || return 1
-  read -r pid ticks <"$LVH_STATE/init"
-  [ "$(start_time "$pid")" = "$ticks" ] && ! is_zombie "$pid"
-}
-
 is_zombie() {
   grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null
+}
+
+# Whether the process that was started as the init is gone: not its number, which may be another's by now. While it is
+# dying, its last act is to wait for the end of every process of its namespace.
+init_ended() {
+  local pid ticks
+  [ -s "$LVH_STATE/init" ] || return 0
+  read -r pid ticks <"$LVH_STATE/init"
+  [ "$(start_time "$pid")" != "$ticks" ] || is_zombie "$pid"
+}
+
+# A dying process has no network namespace any more, though it may take a while to end.
+init_alive() {
+  ! init_ended && readlink "/proc/$(init_pid)/ns/net" >/dev/null 2>&1
+}
+
+# After a kill, what went with the init takes a moment to be gone: processes first, then the namespace with the cable's end.
+settle() {
+  wait_until 60 init_ended || fail "process $(init_pid), the init of this host, does not end"
+  if own_link; then
+    wait_until 60 unplugged || fail "the link $LVH_LINK does not go away"
+  fi
+}
+
+# The link's alias tells whose it is.
+link_alias() {
+  printf 'libvirt-host %s' "$LVH_STATE" | cut -c1-250
+}
+
+own_link() {
+  [ "$(cat "/sys/class/net/$LVH_LINK/ifalias" 2>/dev/null)" = "$(link_alias)" ]
 }
 
 # wait_until SECONDS COMMAND...
@@ -85,14 +109,25 @@ choose_acceleration() {
   fi
 }
 
-# One end stays here as $LVH_LINK with the gateway's address, the other goes into the host's bridge.
+# One end comes out here as $LVH_LINK with the gateway's address, the other goes into the host's bridge. It gets its alias
+# before it comes out, so that it can be told from another's at any time.
 plug_cable() {
-  if ! ip link show dev "$LVH_LINK" >/dev/null 2>&1; then
-    ip link add "$LVH_LINK" type veth peer name uplink netns "$(init_pid)"
+  if unplugged; then
+    in_network ip link delete dev uplink 2>/dev/null || true
+    in_network ip link add "$LVH_LINK" type veth peer name uplink
+    in_network ip link set dev "$LVH_LINK" alias "$(link_alias)"
+    in_network ip link set dev "$LVH_LINK" netns $$
+  elif ! own_link; then
+    fail "the link $LVH_LINK is not of this host; it is left alone"
   fi
-  ip link set "$LVH_LINK" addrgenmode none
+  ip link set dev "$LVH_LINK" addrgenmode none
   ip address replace "$(gateway_address)/24" dev "$LVH_LINK"
-  ip link set "$LVH_LINK" up
+  ip link set dev "$LVH_LINK" up
+}
+
+# Runs a command of this machine in the host's network.
+in_network() {
+  nsenter --target "$(init_pid)" --net -- "$@"
 }
 
 # Ending the init ends every process of its namespace; its parent (unshare) goes after the last of them.
@@ -101,9 +136,8 @@ end_init() {
   init=$(init_pid)
   parent=$(awk '/^PPid:/{print $2}' "/proc/$init/status")
   kill -KILL "$init"
-  wait_until 60 gone "$init" || fail "process $init of the host does not end"
-  wait_until 60 gone "$parent" || fail "process $parent of the host does not end"
-  wait_until 60 unplugged || fail "the link $LVH_LINK does not go away"
+  settle
+  wait_until 60 gone "$parent" || fail "process $parent, the parent of the init, does not end"
 }
 
 gone() {

@@ -33,7 +33,8 @@ ensure_packages() {
 
 # In a subshell, for its trap.
 install_packages() (
-  apt_log=$LVH_STATE/apt.log
+  mkdir -p "$cache_base"
+  apt_log=$cache_base/libvirt-host-apt.log
   links_before=$(unit_links)
   hold_services
   trap release_services EXIT

@@ -76,6 +76,7 @@ load_settings() {
 # Fresh folders for one life of the host. QEMU's capability cache stays: it saves seconds and is keyed by the binary.
 prepare_state() {
   local root=$LVH_STATE/root
+  rm -rf --one-file-system "$LVH_STATE/log"
   mkdir -p "$LVH_STATE"/{bin,log/libvirt,ssh} "$root/etc/libvirt" "$root/var/lib/libvirt/images" "$root/var/cache/libvirt"
   chmod 0711 "$root/var/lib/libvirt" "$root/var/lib/libvirt/images"
   save_settings
