@@ -19,7 +19,7 @@
 #   CLUSTER           existing: use the cluster of $KUBECONFIG, and leave it alone. Or the one way to get the programs:
 #                     assets (KUBEBUILDER_ASSETS), download, build. Default: the first of these three that works.
 #   CLUSTER_API_PORT, CLUSTER_ETCD_PORT  ports (default: free ones, kept while the state folder exists)
-#   CLUSTER_APISERVER_FLAGS  more flags for kube-apiserver, separated by blanks; kept like the ports
+#   CLUSTER_APISERVER_FLAGS  more flags for kube-apiserver from its next start on, separated by blanks; kept too
 #   CLUSTER_OWNER_PID  take the cluster down when this process has ended
 #   CLUSTER_TIMEOUT   seconds that a start may take (default 180)
 #   CLUSTER_RELEASE_URL, CLUSTER_ETCD_RELEASE_URL  mirrors of dl.k8s.io and of etcd's GitHub releases

@@ -5,8 +5,9 @@
 # process_identity PID: what tells a process from a later one that was given the same number: its start time and the
 # boot. Fails when there is no such process, or only a zombie that nobody has reaped.
 process_identity() {
-  local stat fields boot
-  stat=$(<"/proc/$1/stat") || return 1
+  local stat='' fields boot
+  # all of it, for the name may hold any character; and not by $(<file), which ends the shell where there is no file
+  IFS= read -rd '' stat <"/proc/$1/stat" || [[ -n $stat ]] || return 1
   read -ra fields <<<"${stat##*) }" # the name before it may hold blanks
   [[ ${fields[0]} != [ZX] ]] || return 1
   read -r boot </proc/sys/kernel/random/boot_id

@@ -153,6 +153,32 @@ describe('a mirror of the release', () => {
   })
 })
 
+it('knows every process it started again, and ends it', async () => {
+  // Many, because what could be mistaken is a start time that differs by one tick of the kernel's clock.
+  const lib = join(import.meta.dirname, '../../../hack/cluster/lib/process.sh')
+  const count = 100
+  const outcome = await runChecked('bash', [
+    '-euc',
+    `die() { echo "$*"; exit 1; }
+     state=$1 names=()
+     . "$2"
+     for i in $(seq "$3"); do
+       names+=("idle$i")
+       start_process "idle$i" sleep 60
+       running "idle$i" || die "idle$i is not known"
+     done
+     pids=$(for name in "\${names[@]}"; do process_id "$name"; done)
+     stop_processes 30 "\${names[@]}"
+     for pid in $pids; do ! process_identity "$pid" || die "$pid still runs"; done
+     wc -w <<<"$pids"; ls "$state/run"`,
+    'bash',
+    root,
+    lib,
+    String(count),
+  ])
+  expect(outcome.trim()).toBe(String(count))
+})
+
 describe('what is not the script’s own', () => {
   it('is not taken as a state folder', async () => {
     const state = join(root, 'state')
