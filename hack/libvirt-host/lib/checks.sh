@@ -61,6 +61,10 @@ refuse_wrong_settings() {
   esac
 }
 
+refuse_wrong_owner() {
+  [ -z "$LVH_OWNER_PID" ] || [ -e "/proc/$LVH_OWNER_PID/comm" ] || fail "LVH_OWNER_PID names no process: $LVH_OWNER_PID"
+}
+
 refuse_busy_machine() {
   local found
   if [ "$LVH_BESIDE" != 1 ]; then

@@ -42,7 +42,7 @@ link_alias() {
 }
 
 own_link() {
-  [ "$(cat "/sys/class/net/$LVH_LINK/ifalias" 2>/dev/null)" = "$(link_alias)" ]
+  ip link show dev "$LVH_LINK" 2>/dev/null | grep -qxF "    alias $(link_alias)"
 }
 
 # wait_until SECONDS COMMAND...
@@ -71,7 +71,7 @@ start_init() {
   local name variables=()
   choose_acceleration
   save_settings
-  for name in "${settings[@]}"; do
+  for name in "${settings[@]}" LVH_OWNER_PID; do
     variables+=("$name=${!name}")
   done
   rm -f "$LVH_STATE/init"

@@ -13,6 +13,8 @@ LVH_SSH_PORT=${LVH_SSH_PORT:-2222}
 LVH_ACCEL=${LVH_ACCEL:-auto}
 # 1 allows a start beside a libvirtd that is not ours.
 LVH_BESIDE=${LVH_BESIDE:-0}
+# The process with whose end the host ends too, if any.
+LVH_OWNER_PID=${LVH_OWNER_PID:-}
 
 # The name under which VMs find this machine, answered by the host's own DNS.
 gateway_name=gateway.libvirt-host.test
