@@ -1,5 +1,9 @@
-// What the reconciler needs from its neighbours, as interfaces that the composition root fills; no implementation.
+// What the reconcilers need from their neighbours, as interfaces that the composition root fills; no implementation.
+import type { Proxy } from '../api/proxy.ts'
 import type { ProbeTarget, Verdict } from '../api/probe.ts'
+import type { EventNote, EventSubject } from '../kube/events.ts'
+import type { ObjectRef } from '../kube/object.ts'
+import type { JsonObject } from './merge-patch.ts'
 
 export type { ProbeCredentials, ProbeSettings, ProbeTarget, Verdict } from '../api/probe.ts'
 
@@ -9,4 +13,41 @@ export interface ProbeControl {
   watch(key: string, target: ProbeTarget): void
   forget(key: string): void
   verdict(key: string): Verdict
+}
+
+/** The queue of keys of Proxies. */
+export interface KeyQueue {
+  add(key: string): void
+}
+
+/** Proxies as a reflector last saw them. */
+export interface ProxyReader {
+  /** @param key `namespace/name` */
+  get(key: string): Proxy | undefined
+  list(): readonly Proxy[]
+}
+
+/** Requests about Proxies. Each fails with a KubeError. */
+export interface ProxyApi {
+  get(ref: ObjectRef, signal?: AbortSignal): Promise<Proxy>
+  /** All Proxies that this installation may own, from the API server itself. */
+  list(signal?: AbortSignal): Promise<readonly Proxy[]>
+  /** Merge patch of the status; a conflict when the object is no longer at that version. */
+  patchStatus(proxy: Proxy, patch: JsonObject, signal?: AbortSignal): Promise<Proxy>
+  /** Replaces the finalizers; a conflict when the object is no longer at that version. */
+  patchFinalizers(proxy: Proxy, finalizers: readonly string[], signal?: AbortSignal): Promise<Proxy>
+}
+
+/** Values of a Secret by key, decoded. Fails with a KubeError. */
+export type ReadSecret = (ref: ObjectRef, signal?: AbortSignal) => Promise<ReadonlyMap<string, Buffer>>
+
+/** Takes Events without waiting and without failing. */
+export interface EventSink {
+  record(subject: EventSubject, note: EventNote): void
+}
+
+/** What health checks said about targets. */
+export interface TargetReadiness {
+  /** When the last check of the target that found it ready ended, milliseconds since the epoch. */
+  lastReadyMs(provider: string, target: string): number | undefined
 }
