@@ -1,22 +1,22 @@
 // The block of a kvm2 entry in the providers config: its schema as people write it, and the type that the provider works with.
 import { z } from 'zod'
+import {
+  catalogue,
+  catalogueName,
+  hostPort,
+  httpUrl,
+  namedList,
+  nonEmptyText,
+  parseHostPort,
+  positiveInt,
+  type HostPort,
+} from '../config-fields.ts'
 
-/** A host or IP address and a port; IPv6 in brackets. */
-const addressPattern = /^(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9._])?)):([0-9]{1,5})$/
-
-const nonEmpty = () => z.string().min(1, 'must not be empty')
-
-/** What ends up in a volume name or a providerID, and what a Proxy's placement can spell. */
-const catalogueName = () =>
-  z.string().regex(/^[A-Za-z0-9._-]{1,253}$/, 'may hold letters, digits, dots, dashes and underscores only')
-
-const positive = (most: number) => z.int().min(1).max(most)
+/** Where libvirtd listens on its host unless the config says otherwise. */
+export const defaultSocketPath = '/var/run/libvirt/libvirt-sock'
 
 const imageSchema = z.strictObject({
-  url: z
-    .string()
-    .refine(isImageUrl, 'must be an http:// or https:// URL without user and password')
-    .describe('Cloud image, qcow2 or raw.'),
+  url: httpUrl().describe('Cloud image, qcow2 or raw.'),
   sha256: z
     .string()
     .regex(/^[0-9A-Fa-f]{64}$/, 'must be a SHA-256 digest: 64 hex characters')
@@ -30,19 +30,13 @@ const imageSchema = z.strictObject({
 })
 
 const machineTypeSchema = z.strictObject({
-  vcpus: positive(1024).describe('Number of virtual CPUs.'),
-  memoryMiB: positive(64 * 1024 * 1024).describe('Memory, MiB.'),
+  vcpus: positiveInt(1024).describe('Number of virtual CPUs.'),
+  memoryMiB: positiveInt(64 * 1024 * 1024).describe('Memory, MiB.'),
 })
 
 const hostSchema = z.strictObject({
   name: catalogueName().describe('What placement.zone selects; unique. Becomes part of the providerID.'),
-  address: z
-    .string()
-    .refine(
-      (value) => parseAddress(value) !== undefined,
-      'must be host:port, for example kvm-1.example.net:22 (IPv6 in brackets)',
-    )
-    .describe('SSH endpoint, host:port.'),
+  address: hostPort('kvm-1.example.net:22').describe('SSH endpoint, host:port.'),
   user: z
     .string()
     .regex(/^[^\s:@/]+$/, 'must be a user name, without blanks, colon, @ and slash')
@@ -50,7 +44,7 @@ const hostSchema = z.strictObject({
   socket: z
     .string()
     .startsWith('/', 'must be an absolute path')
-    .default('/var/run/libvirt/libvirt-sock')
+    .default(defaultSocketPath)
     .describe('libvirt socket on the host.'),
   pool: z
     .string()
@@ -66,57 +60,47 @@ const hostSchema = z.strictObject({
 /** The block as it is written. Messages complete a sentence that begins with the key's name. */
 export const kvm2BlockSchema = z
   .strictObject({
-    sshKeyFile: nonEmpty().describe('Private key for every host, OpenSSH or PEM; read on every dial.'),
-    knownHostsFile: nonEmpty()
+    sshKeyFile: nonEmptyText().describe('Private key for every host, OpenSSH or PEM; read on every dial.'),
+    knownHostsFile: nonEmptyText()
       .optional()
       .describe('OpenSSH known_hosts to verify host keys against; read on every dial.'),
     insecureIgnoreHostKey: z.boolean().default(false).describe('Skip the verification of host keys.'),
-    diskSizeGb: positive(64 * 1024)
+    diskSizeGb: positiveInt(64 * 1024)
       .default(10)
       .describe('Capacity of the overlay disk of each instance, GiB.'),
-    vendorData: nonEmpty().optional().describe("cloud-init vendor-data for every seed, next to the Proxy's user-data."),
+    vendorData: z.string().optional().describe("cloud-init vendor-data for every seed, next to the Proxy's user-data."),
     installGuestAgent: z
       .boolean()
       .default(true)
       .describe('Add a vendor-data script that installs and starts qemu-guest-agent.'),
-    images: z
-      .record(catalogueName(), imageSchema)
-      .default({})
-      .describe('Images by the name that placement.image uses.'),
-    machineTypes: z
-      .record(catalogueName(), machineTypeSchema)
-      .refine(
-        (types) => Object.keys(types).length > 0,
-        'must hold at least one machine type, such as small: {vcpus: 1, memoryMiB: 1024}',
-      )
-      .describe('Sizes by the name that placement.machineType uses.'),
-    hosts: z.array(hostSchema).min(1, 'must list at least one host').describe('The hypervisors.'),
+    images: catalogue(imageSchema).default({}).describe('Images by the name that placement.image uses.'),
+    machineTypes: catalogue(
+      machineTypeSchema,
+      'must hold at least one machine type, for example small: {vcpus: 1, memoryMiB: 1024}',
+    ).describe('Sizes by the name that placement.machineType uses.'),
+    hosts: namedList(hostSchema, 'must list at least one host').describe('The hypervisors.'),
   })
-  .superRefine((block, context) => {
-    if (block.knownHostsFile === undefined && !block.insecureIgnoreHostKey) {
-      context.addIssue({
-        code: 'custom',
-        path: ['knownHostsFile'],
-        message: 'is required unless insecureIgnoreHostKey is true',
-      })
-    }
+  .refine((block: unknown) => !lacksHostKeys(block), {
+    path: ['knownHostsFile'],
+    error: 'is required unless insecureIgnoreHostKey is true',
+    when: () => true,
   })
+
+/** Takes anything: it is asked even when the block is wrong in other ways. */
+function lacksHostKeys(block: unknown): boolean {
+  if (typeof block !== 'object' || block === null) return false
+  const { knownHostsFile, insecureIgnoreHostKey } = block as Partial<Record<string, unknown>>
+  return knownHostsFile === undefined && insecureIgnoreHostKey !== true
+}
 
 /** The block as it is written, with defaults in. */
 export type Kvm2Block = z.output<typeof kvm2BlockSchema>
-
-/** Where to dial a host. */
-export interface HostAddress {
-  /** Name or IP address, IPv6 without brackets. */
-  readonly host: string
-  readonly port: number
-}
 
 export interface Kvm2Host {
   readonly name: string
   /** As it is written in the config, host:port. */
   readonly address: string
-  readonly ssh: HostAddress
+  readonly ssh: HostPort
   readonly user: string
   readonly socketPath: string
   readonly pool: string
@@ -144,6 +128,7 @@ export interface Kvm2Config {
   readonly sshKeyFile: string
   readonly hostKeys: HostKeyPolicy
   readonly diskSizeGiB: number
+  /** Never empty. */
   readonly vendorData?: string
   readonly installGuestAgent: boolean
   readonly images: ReadonlyMap<string, Kvm2Image>
@@ -167,7 +152,7 @@ export function normaliseKvm2Block(block: Kvm2Block): Kvm2Config {
         ? { kind: 'insecureIgnore' }
         : { kind: 'knownHosts', file: knownHostsFile },
     diskSizeGiB: block.diskSizeGb,
-    ...(vendorData !== undefined && { vendorData }),
+    ...(vendorData !== undefined && vendorData !== '' && { vendorData }),
     installGuestAgent: block.installGuestAgent,
     images: new Map(Object.entries(block.images).map(([key, image]) => [key, normaliseImage(image)])),
     machineTypes: new Map(Object.entries(block.machineTypes)),
@@ -180,20 +165,7 @@ function normaliseImage({ sha256, ...rest }: z.output<typeof imageSchema>): Kvm2
 }
 
 function normaliseHost({ socket, ...rest }: z.output<typeof hostSchema>): Kvm2Host {
-  const ssh = parseAddress(rest.address)
+  const ssh = parseHostPort(rest.address)
   if (ssh === undefined) throw new Error(`host ${rest.name}: address was not validated`)
   return { ...rest, ssh, socketPath: socket }
-}
-
-/** `host:port`, or undefined when it is not that. */
-export function parseAddress(text: string): HostAddress | undefined {
-  const [, bracketed, plain, digits] = addressPattern.exec(text) ?? []
-  const host = bracketed ?? plain
-  const port = Number(digits)
-  return host !== undefined && port >= 1 && port <= 65_535 ? { host, port } : undefined
-}
-
-function isImageUrl(text: string): boolean {
-  const url = URL.parse(text)
-  return url !== null && /^https?:$/.test(url.protocol) && url.username === '' && url.password === ''
 }
