@@ -63,14 +63,12 @@ export class LibvirtConnectionError extends Error {
 /**
  * - `SOURCE_SHORT`, `SOURCE_LONG`: the source did not have the announced length.
  * - `SOURCE_STALLED`: the source gave nothing for too long.
- * - `TIMEOUT`: the transfer ran out of its budget, and the daemon confirmed that it was given up.
+ * - `TIMEOUT`: the transfer ran out of its budget.
  * - `TOO_LARGE`: more data came than asked for or allowed.
- * - `TRUNCATED`: the daemon ended a download by an end that was not ours.
  */
-export type LibvirtStreamErrorCode =
-  'SOURCE_SHORT' | 'SOURCE_LONG' | 'SOURCE_STALLED' | 'TIMEOUT' | 'TOO_LARGE' | 'TRUNCATED'
+export type LibvirtStreamErrorCode = 'SOURCE_SHORT' | 'SOURCE_LONG' | 'SOURCE_STALLED' | 'TIMEOUT' | 'TOO_LARGE'
 
-/** A transfer was given up. What was written before may stand on the host; the connection lives on. */
+/** A transfer was given up by this side. What was written before may stand on the host; the connection mostly lives on. */
 export class LibvirtStreamError extends Error {
   override readonly name = 'LibvirtStreamError'
   readonly code: LibvirtStreamErrorCode
