@@ -1,22 +1,23 @@
 // XML in and out, with text escaped and nothing guessed; what the documents say is in domain-xml.ts, volume-xml.ts and mark.ts.
-import { XMLBuilder, XMLParser, XMLValidator } from 'fast-xml-parser'
+import XMLBuilder from 'fast-xml-builder'
+import { XMLParser } from 'fast-xml-parser'
+import { SyntaxValidator } from 'fast-xml-validator'
 
 /** A document as nested objects: `@name` is an attribute, an array repeats its element, `''` is an empty element. */
 export type XmlTree = Readonly<Record<string, unknown>>
 
 export function buildXml(tree: XmlTree): string {
-  const text: unknown = new XMLBuilder({
+  return new XMLBuilder({
     ignoreAttributes: false,
     attributeNamePrefix: '@',
     suppressEmptyNode: true,
     suppressBooleanAttributes: false,
   }).build(tree)
-  return String(text)
 }
 
 /** Fields of one element, by name without namespace prefix; undefined where the text is not well-formed. */
 export function parseXml(text: string): XmlElement | undefined {
-  if (XMLValidator.validate(text) !== true) return undefined
+  if (!isWellFormed(text)) return undefined
   const tree: unknown = new XMLParser({
     ignoreAttributes: false,
     attributeNamePrefix: '@',
@@ -26,6 +27,15 @@ export function parseXml(text: string): XmlElement | undefined {
     removeNSPrefix: true,
   }).parse(text)
   return new XmlElement(tree)
+}
+
+/** The parser itself takes anything. */
+function isWellFormed(text: string): boolean {
+  try {
+    return new SyntaxValidator().validate(text)
+  } catch {
+    return false
+  }
 }
 
 /** One element; asking for what it has not gives undefined or an empty list, never an error. */
