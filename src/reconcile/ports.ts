@@ -1,5 +1,6 @@
 // What the reconcilers need from their neighbours, as interfaces that the composition root fills; no implementation.
 import type { Proxy } from '../api/proxy.ts'
+import type { ProviderHealth } from '../api/provider-health.ts'
 import type { ProbeTarget, Verdict } from '../api/probe.ts'
 import type { EventNote, EventSubject } from '../kube/events.ts'
 import type { ObjectRef } from '../kube/object.ts'
@@ -50,4 +51,21 @@ export interface EventSink {
 export interface TargetReadiness {
   /** When the last check of the target that found it ready ended, milliseconds since the epoch. */
   lastReadyMs(provider: string, target: string): number | undefined
+}
+
+/** Requests about ProviderHealth objects. Each fails with a KubeError. */
+export interface ProviderHealthApi {
+  get(name: string, signal?: AbortSignal): Promise<ProviderHealth>
+  list(labels: Readonly<Record<string, string>>, signal?: AbortSignal): Promise<readonly ProviderHealth[]>
+  create(name: string, labels: Readonly<Record<string, string>>, signal?: AbortSignal): Promise<ProviderHealth>
+  /** Adds labels; a conflict when the object is no longer at that version. */
+  setLabels(
+    object: ProviderHealth,
+    labels: Readonly<Record<string, string>>,
+    signal?: AbortSignal,
+  ): Promise<ProviderHealth>
+  /** Merge patch of the status; a conflict when the object is no longer at that version. */
+  patchStatus(object: ProviderHealth, patch: JsonObject, signal?: AbortSignal): Promise<ProviderHealth>
+  /** Removes just this version of it; one that is gone already is fine. */
+  remove(object: ProviderHealth, signal?: AbortSignal): Promise<void>
 }
