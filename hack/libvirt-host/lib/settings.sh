@@ -49,7 +49,7 @@ refuse_foreign_state() {
 open_state() {
   refuse_foreign_state
   case $LVH_STATE/ in
-    /run/* | /var/run/* | /sys/* | /proc/* | /dev/*) fail "LVH_STATE must not be below ${LVH_STATE%%/*}: $LVH_STATE" ;;
+    /run/* | /var/run/* | /sys/* | /proc/* | /dev/*) fail "LVH_STATE must not be below a folder that the host hides: $LVH_STATE" ;;
   esac
   mkdir -p "$LVH_STATE"
   chmod 0700 "$LVH_STATE"
