@@ -88,7 +88,7 @@ export const kvm2BlockSchema = z
 
 /** Takes anything: it is asked even when the block is wrong in other ways. */
 function lacksHostKeys(block: unknown): boolean {
-  if (typeof block !== 'object' || block === null) return false
+  if (typeof block !== 'object' || block === null || Array.isArray(block)) return false
   const { knownHostsFile, insecureIgnoreHostKey } = block as Partial<Record<string, unknown>>
   return knownHostsFile === undefined && insecureIgnoreHostKey !== true
 }
