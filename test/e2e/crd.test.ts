@@ -60,6 +60,11 @@ describe.skipIf(available.kind === 'no')('CRDs on a real API server', () => {
     if (says !== undefined) expect(about.join('\n')).toContain(says)
   })
 
+  it('takes the sample', async () => {
+    const printed = await kubectl(['apply', '--dry-run=server', '-f', 'hack/samples/proxy_kvm2.yaml'])
+    expect(printed).toContain('proxy.egressproxies.dev/proxy-kvm2-sample created')
+  })
+
   it('prints the promised columns', async () => {
     const object = proxyObject(managed, { metadata: { name: 'columns', namespace } })
     await kubectl(['apply', '-f', '-'], JSON.stringify(object))
