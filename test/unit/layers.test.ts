@@ -28,7 +28,7 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
 }
 
 /** Files that may import everything below: the composition root, the process edge and its commands. */
-const unrestricted = /^(app|main|options|commands\/.*)\.ts$/
+const unrestricted = /^(app|main|options|providers|commands\/.*)\.ts$/
 
 interface Import {
   readonly from: string
