@@ -8,6 +8,7 @@ import type { ConfiguredProvider, Provider, ProviderSet } from './provider/contr
 import { decorateProvider } from './provider/decorate.ts'
 import type { AddressPolicy } from './provider/libvirt/addresses.ts'
 import { createKvm2Provider } from './provider/libvirt/provider.ts'
+import { SharedWork } from './provider/libvirt/shared-work.ts'
 
 export interface ProviderParts {
   readonly clock: Clock
@@ -21,18 +22,20 @@ export interface ProviderParts {
 }
 
 export function buildProviders(config: ProvidersConfig, parts: ProviderParts): ProviderSet {
+  // Of all entries together: two of them may name one host, and an image is fetched into it once.
+  const fetches = new SharedWork()
   const configured = new Map<string, ConfiguredProvider>(
     config.providers.map((entry) => {
-      const provider = decorateProvider(build(entry, parts), parts)
+      const provider = decorateProvider(build(entry, parts, fetches), parts)
       return [entry.name, { provider, configHash: entry.configHash }]
     }),
   )
   return { get: (name) => configured.get(name), list: () => [...configured.values()] }
 }
 
-function build(entry: ProviderEntry, parts: ProviderParts): Provider {
+function build(entry: ProviderEntry, parts: ProviderParts, fetches: SharedWork): Provider {
   switch (entry.type) {
     case 'kvm2':
-      return createKvm2Provider(entry, parts)
+      return createKvm2Provider(entry, { ...parts, fetches })
   }
 }

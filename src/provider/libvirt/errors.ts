@@ -215,7 +215,6 @@ export const streamRows: { readonly [C in LibvirtStreamErrorCode]: ErrorClass } 
   SOURCE_STALLED: { kind: 'transient', code: 'TransferFailed', ...apiError },
   TIMEOUT: timeout,
   TOO_LARGE: { kind: 'transient', code: 'TransferFailed', ...apiError },
-  TRUNCATED: { kind: 'transient', code: 'TransferFailed', ...apiError },
 }
 
 /** Undefined for a ProviderError, which has its class from where it was raised, and for what is none of the wire's errors. */

@@ -1,0 +1,88 @@
+// The health check of a host: a fresh connection, four calls, and where it broke. The shared connection is never touched.
+import { errorMessage } from '../../lib/errors.ts'
+import type { CallContext, TargetHealth } from '../contract.ts'
+import type { Kvm2Host } from './config.ts'
+import type { Engine } from './engine.ts'
+import { classOf, type CheckReason } from './errors.ts'
+import { poolState, type HostApi } from './host-api.ts'
+import { gibBytes, poolStateWord } from './pool-space.ts'
+
+type Outcome =
+  | { readonly kind: 'ready'; readonly message: string }
+  | { readonly kind: 'broken'; readonly reason: CheckReason; readonly message: string }
+
+/** All hosts at once; never throws for one. */
+export async function checkHosts(engine: Engine, context: CallContext): Promise<readonly TargetHealth[]> {
+  return await Promise.all(engine.config.hosts.map((host) => checkHost(engine, host, context.signal)))
+}
+
+async function checkHost(engine: Engine, host: Kvm2Host, signal: AbortSignal): Promise<TargetHealth> {
+  const { clock, log, flavour } = engine
+  const began = clock.monotonic()
+  // Kept as they come: a host that fails late still says what it answered before.
+  const details: Record<string, string> = { user: host.user, pool: host.pool }
+  const outcome = await probe(engine, host, details, signal)
+  const latencyMs = Math.round(clock.monotonic() - began)
+  const ready = outcome.kind === 'ready'
+  const reason = outcome.kind === 'ready' ? 'Reachable' : outcome.reason
+  log.debug(`${flavour.name} host checked`, { host: host.name, ready, reason, latencyMs })
+  return { name: host.name, address: host.address, ready, reason, message: outcome.message, latencyMs, details }
+}
+
+async function probe(
+  engine: Engine,
+  host: Kvm2Host,
+  details: Record<string, string>,
+  signal: AbortSignal,
+): Promise<Outcome> {
+  try {
+    return await engine.connections.fresh(host.name, signal, (api) => ask(api, host, details, signal))
+  } catch (thrown) {
+    const found = classOf(thrown)
+    const message = found?.hint === undefined ? errorMessage(thrown) : `${errorMessage(thrown)} (${found.hint})`
+    // The round's time is over, whichever stage was at work.
+    const reason = signal.aborted ? 'Timeout' : (found?.checkReason ?? 'APIError')
+    return {
+      kind: 'broken',
+      reason,
+      message: signal.aborted ? `the check did not finish in time: ${message}` : message,
+    }
+  }
+}
+
+async function ask(
+  api: HostApi,
+  host: Kvm2Host,
+  details: Record<string, string>,
+  signal: AbortSignal,
+): Promise<Outcome> {
+  const version = versionWords(await api.libVersion({ signal }))
+  details['libvirtVersion'] = version
+  details['hostname'] = await api.hostname({ signal })
+  const info = await api.poolInfo(await api.findPool(host.pool, { signal }), { signal })
+  details['poolState'] = poolStateWord(info.state)
+  details['poolCapacityGiB'] = gib(info.capacityBytes)
+  details['poolAvailableGiB'] = gib(info.availableBytes)
+  if (info.state === poolState.running) {
+    return {
+      kind: 'ready',
+      message: `libvirt ${version}, pool ${host.pool} has ${gib(info.availableBytes)} GiB available`,
+    }
+  }
+  return {
+    kind: 'broken',
+    reason: 'PoolNotActive',
+    message:
+      `storage pool ${host.pool} is not running (${poolStateWord(info.state)}); on the host: ` +
+      `virsh pool-start ${host.pool} and virsh pool-autostart ${host.pool}`,
+  }
+}
+
+/** libvirt packs its version as major * 1,000,000 + minor * 1,000 + micro. */
+function versionWords(packed: bigint): string {
+  return [packed / 1_000_000n, (packed / 1000n) % 1000n, packed % 1000n].join('.')
+}
+
+function gib(bytes: bigint): string {
+  return (Number(bytes) / gibBytes).toFixed(1)
+}

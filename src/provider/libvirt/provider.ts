@@ -1,0 +1,130 @@
+// Puts a kvm2 provider together from its entry in the config; each operation has a file of its own.
+import type { Random } from '../../lib/backoff.ts'
+import type { Clock } from '../../lib/clock.ts'
+import { KeyedMutex } from '../../lib/keyed-mutex.ts'
+import { Semaphore } from '../../lib/semaphore.ts'
+import type { Logger } from '../../observe/logger.ts'
+import type { Metrics } from '../../observe/metrics.ts'
+import type { TcpConnect } from '../../wire/ssh/tcp.ts'
+import type { Provider } from '../contract.ts'
+import { strictAddresses, type AddressPolicy } from './addresses.ts'
+import { defaultBudgets, type Budgets } from './budgets.ts'
+import { checkHosts } from './check.ts'
+import type { Kvm2Config } from './config.ts'
+import { createInstance } from './create.ts'
+import { deleteInstance } from './delete.ts'
+import { createDialer } from './dial.ts'
+import type { Engine } from './engine.ts'
+import { HostConnections, type DialHost } from './hosts.ts'
+import { createImageServer, type ImageServer } from './image-http.ts'
+import { Images } from './images.ts'
+import { KnownInstances } from './known.ts'
+import { getInstance, listInstances, observeHost } from './read.ts'
+import type { SharedWork } from './shared-work.ts'
+import type { FlavourNames } from './wire-host-api.ts'
+
+/** The entry of the providers config. */
+export interface Kvm2Entry {
+  readonly name: string
+  /** Creates at work at a time, per host. */
+  readonly maxConcurrentCreates: number
+  readonly kvm2: Kvm2Config
+}
+
+export interface Kvm2Deps {
+  readonly clock: Clock
+  readonly random: Random
+  readonly log: Logger
+  readonly metrics: Pick<Metrics, 'imageDownloadBytes'>
+  /** Id of this installation. */
+  readonly installation: string
+  /** Fetches under way, shared by all providers of the process: two entries may name one host. */
+  readonly fetches: SharedWork
+  /** Default: the machine's own HTTP, closed with the provider. */
+  readonly imageServer?: ImageServer
+  /** Default: only addresses that other machines can reach. */
+  readonly addressPolicy?: AddressPolicy
+  /** Default: TCP from this machine. */
+  readonly connect?: TcpConnect
+  /** In place of SSH and libvirt altogether. */
+  readonly dial?: DialHost
+  readonly budgets?: Budgets
+}
+
+/** What tells kvm2's domains and words from those of the provider's other generation. */
+export const kvm2Flavour: FlavourNames = {
+  name: 'kvm2',
+  markNamespace: 'https://gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/kvm2',
+}
+
+/** Dials nothing yet. Wrap it in `decorateProvider` before use. */
+export function createKvm2Provider(entry: Kvm2Entry, deps: Kvm2Deps): Provider {
+  const { kvm2: config } = entry
+  const { clock, random, installation } = deps
+  const budgets = deps.budgets ?? defaultBudgets
+  const log = deps.log.child({ logger: kvm2Flavour.name, provider: entry.name })
+  const dial = deps.dial ?? createKvm2Dialer(config, { ...deps, log, budgets })
+  const connections = new HostConnections(dial)
+  const server = deps.imageServer ?? createImageServer()
+  const images = new Images({
+    connections,
+    fetches: deps.fetches,
+    flavour: kvm2Flavour.name,
+    server,
+    clock,
+    log,
+    budgets,
+    installation,
+    countBytes: (bytes) => deps.metrics.imageDownloadBytes.inc(bytes),
+  })
+  const engine: Engine = {
+    config,
+    flavour: kvm2Flavour,
+    installation,
+    connections,
+    images,
+    slots: new Map(config.hosts.map((host) => [host.name, new Semaphore(entry.maxConcurrentCreates)])),
+    names: new KeyedMutex(),
+    agents: new KeyedMutex(),
+    known: new KnownInstances(),
+    addresses: deps.addressPolicy ?? strictAddresses,
+    budgets,
+    clock,
+    random,
+    log,
+  }
+  return {
+    name: entry.name,
+    type: kvm2Flavour.name,
+    targets: config.hosts.map((host) => host.name),
+    create: (request, context) => createInstance(engine, request, context),
+    get: (providerID, context) => getInstance(engine, providerID, context),
+    delete: (request, context) => deleteInstance(engine, request, context),
+    observe: (target, context) => observeHost(engine, target, context),
+    list: (context) => listInstances(engine, context),
+    check: (context) => checkHosts(engine, context),
+    async close() {
+      await connections.close()
+      if (deps.imageServer === undefined) await server.close()
+    },
+  }
+}
+
+function createKvm2Dialer(
+  config: Kvm2Config,
+  deps: Pick<Kvm2Deps, 'clock' | 'log' | 'connect'> & { readonly budgets: Budgets },
+): DialHost {
+  return createDialer({
+    targets: config.hosts,
+    credentials: {
+      keyFile: config.sshKeyFile,
+      insecureIgnoreHostKey: config.hostKeys.kind === 'insecureIgnore',
+      ...(config.hostKeys.kind === 'knownHosts' ? { knownHostsFile: config.hostKeys.file } : {}),
+    },
+    flavour: kvm2Flavour,
+    budgets: deps.budgets,
+    clock: deps.clock,
+    log: deps.log,
+    ...(deps.connect === undefined ? {} : { connect: deps.connect }),
+  })
+}

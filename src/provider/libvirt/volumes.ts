@@ -1,0 +1,116 @@
+// The two volumes of an instance: the seed, which comes first and says whose they are, and the overlay on the base image.
+import type { Owner } from '../contract.ts'
+import { ProviderError } from '../errors.ts'
+import { descriptorOffset, sectorBytes } from '../nocloud/iso9660.ts'
+import { decodeSeedOwner, type SeedOwner } from '../nocloud/owner.ts'
+import type { HostApi, MutationGuard, StoragePool, StorageVol } from './host-api.ts'
+import type { BaseImage } from './image-cache.ts'
+import { backingPath, overlayName, overlayVolumeXml, rawVolumeXml, seedName } from './volume-xml.ts'
+
+export interface VolumeScope {
+  readonly api: HostApi
+  readonly pool: StoragePool
+  /** Name of the host in the config. */
+  readonly host: string
+  readonly instanceName: string
+  readonly guard: MutationGuard
+}
+
+/** Whose a seed is; undefined for one that does not say: cut off while it was written, or made by something else. */
+export async function readSeedOwner(
+  api: HostApi,
+  seed: StorageVol,
+  signal: AbortSignal,
+): Promise<SeedOwner | undefined> {
+  return decodeSeedOwner(await api.readVolume(seed, descriptorOffset, sectorBytes, { signal }))
+}
+
+/**
+ * Writes the seed, in place where one is already, so that an overlay never stands without its seed. Only while no domain uses
+ * the volumes. An overlay that no seed of ours vouches for is removed first: it may be on anything.
+ * @returns absolute path on the host
+ * @throws ProviderError permanent (environment) when the volumes belong to somebody who lives
+ */
+export async function writeSeed(
+  scope: VolumeScope,
+  content: Buffer,
+  owner: Owner,
+  isLive: (uid: string) => Promise<boolean>,
+): Promise<string> {
+  const { api, pool, guard, instanceName } = scope
+  const { signal } = guard
+  const existing = await api.findVolume(pool, seedName(instanceName), { signal })
+  const vouched = existing !== undefined && (await isOurs(scope, existing, owner, isLive))
+  if (!vouched) await removeVolume(scope, overlayName(instanceName))
+  const seed =
+    existing ??
+    (await api.createVolume(
+      pool,
+      rawVolumeXml({ name: seedName(instanceName), capacityBytes: content.byteLength }),
+      guard,
+    ))
+  if (existing !== undefined && (await api.volumeCapacity(existing, { signal })) !== BigInt(content.byteLength)) {
+    await api.resizeVolume(existing, content.byteLength, guard)
+  }
+  await api.writeVolume(seed, content, guard)
+  return await api.volumePath(seed, { signal })
+}
+
+async function isOurs(
+  scope: VolumeScope,
+  seed: StorageVol,
+  owner: Owner,
+  isLive: (uid: string) => Promise<boolean>,
+): Promise<boolean> {
+  const found = await readSeedOwner(scope.api, seed, scope.guard.signal)
+  if (found === undefined) return false
+  if (found.installation === owner.installation && found.uid === owner.uid) return true
+  // A Proxy that is gone left it under the name that is now ours.
+  if (found.installation === owner.installation && !(await isLive(found.uid))) return false
+  throw ProviderError.permanent(
+    'environment',
+    `host ${scope.host}: volume ${seed.name} belongs to UID ${found.uid} of installation ${found.installation}, not to UID ` +
+      `${owner.uid}; remove it on the host if nobody needs it (virsh vol-delete --pool ${scope.pool.name} ${seed.name})`,
+    { code: 'OwnedByAnother', target: scope.host },
+  )
+}
+
+/**
+ * The overlay on that base, made when it is missing or on another one. Only while no domain uses it.
+ * @param capacityBytes at least; a base with a larger disk has its own size, for a smaller overlay would cut it off
+ * @returns absolute path on the host
+ */
+export async function ensureOverlay(scope: VolumeScope, base: BaseImage, capacityBytes: number): Promise<string> {
+  const { api, pool, guard, instanceName } = scope
+  const options = { signal: guard.signal }
+  const name = overlayName(instanceName)
+  const existing = await api.findVolume(pool, name, options)
+  if (existing !== undefined) {
+    if (backingPath(await api.volumeXml(existing, options)) === base.path)
+      return await api.volumePath(existing, options)
+    await api.deleteVolume(existing, guard)
+  }
+  const baseBytes = Number(await api.volumeCapacity(base.volume, options))
+  const xml = overlayVolumeXml({
+    name,
+    capacityBytes: Math.max(capacityBytes, baseBytes),
+    backingPath: base.path,
+    backingFormat: base.format,
+  })
+  return await api.volumePath(await api.createVolume(pool, xml, guard), options)
+}
+
+/** Idempotent. @returns whether there was one */
+export async function removeVolume(scope: VolumeScope, name: string): Promise<boolean> {
+  const { api, pool, guard } = scope
+  const volume = await api.findVolume(pool, name, { signal: guard.signal })
+  if (volume === undefined) return false
+  await api.deleteVolume(volume, guard)
+  return true
+}
+
+/** Overlay before seed: the seed vouches for the overlay to the last. Idempotent. */
+export async function removeVolumes(scope: VolumeScope): Promise<void> {
+  await removeVolume(scope, overlayName(scope.instanceName))
+  await removeVolume(scope, seedName(scope.instanceName))
+}
