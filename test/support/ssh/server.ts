@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { createServer, type AddressInfo, type Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import ssh2, { type AuthContext, type ServerConfig } from 'ssh2'
+import { ForwardedStream } from '../../../src/wire/ssh/forwarded-stream.ts'
 
 export interface TestSshServerOptions {
   /** Private key texts. */
@@ -48,9 +49,15 @@ export async function startTestSshServer(options: TestSshServerOptions): Promise
     },
     (client) => {
       clients.add(client)
-      client.on('close', () => clients.delete(client))
-      // A client that vanishes in the middle of a packet; its socket is closed all the same.
-      client.on('error', () => undefined)
+      const streams = new Set<ForwardedStream>()
+      let alive = true
+      const onEnd = () => {
+        alive = false
+        clients.delete(client)
+        for (const stream of streams) stream.destroy()
+      }
+      // An error is a client that vanished in the middle of a packet; its socket is closed all the same.
+      client.on('end', onEnd).on('close', onEnd).on('error', onEnd)
       client.on('authentication', (context) => {
         if (mayEnter(context, options)) context.accept()
         else context.reject(['publickey'])
@@ -58,7 +65,14 @@ export async function startTestSshServer(options: TestSshServerOptions): Promise
       client.on('openssh.streamlocal', (accept, reject, info) => {
         void Promise.resolve(options.onForward(info.socketPath)).then((target) => {
           if (target === undefined) reject()
-          else target(accept())
+          else if (alive) {
+            const stream = new ForwardedStream(accept(), () => alive)
+            streams.add(stream)
+            stream.on('close', () => streams.delete(stream))
+            // What a stream's user does not hear of ends with the stream.
+            stream.on('error', () => undefined)
+            target(stream)
+          }
         })
       })
     },
