@@ -1,10 +1,10 @@
 // From entries of the providers config to decorated providers: the one place that knows every type there is.
-import type { ProviderEntry, ProvidersConfig } from './config/providers-config.ts'
+import type { ProvidersConfig } from './config/providers-config.ts'
 import type { Random } from './lib/backoff.ts'
 import type { Clock } from './lib/clock.ts'
 import type { Logger } from './observe/logger.ts'
 import type { Metrics } from './observe/metrics.ts'
-import type { ConfiguredProvider, Provider, ProviderSet } from './provider/contract.ts'
+import type { ConfiguredProvider, ProviderSet } from './provider/contract.ts'
 import { decorateProvider } from './provider/decorate.ts'
 import type { AddressPolicy } from './provider/libvirt/addresses.ts'
 import { createKvm2Provider } from './provider/libvirt/provider.ts'
@@ -22,20 +22,13 @@ export interface ProviderParts {
 }
 
 export function buildProviders(config: ProvidersConfig, parts: ProviderParts): ProviderSet {
-  // Of all entries together: two of them may name one host, and an image is fetched into it once.
+  // two entries may name one host: what one of them fetches there, the other waits for
   const fetches = new SharedWork()
   const configured = new Map<string, ConfiguredProvider>(
     config.providers.map((entry) => {
-      const provider = decorateProvider(build(entry, parts, fetches), parts)
+      const provider = decorateProvider(createKvm2Provider(entry, { ...parts, fetches }), parts)
       return [entry.name, { provider, configHash: entry.configHash }]
     }),
   )
   return { get: (name) => configured.get(name), list: () => [...configured.values()] }
-}
-
-function build(entry: ProviderEntry, parts: ProviderParts, fetches: SharedWork): Provider {
-  switch (entry.type) {
-    case 'kvm2':
-      return createKvm2Provider(entry, { ...parts, fetches })
-  }
 }
