@@ -74,8 +74,7 @@ export class FrameTransport {
     stream.off('end', this.#onEnd)
     stream.off('drain', this.#onDrain)
     stream.off('data', this.#onData)
-    // The error listener stays until the stream has closed: a late ECONNRESET must not become an uncaught exception.
-    if (stream.closed) this.#onClose()
+    // The listeners for error and close stay until the close: a late ECONNRESET must not become an uncaught exception.
     stream.destroy()
     for (const waiter of this.#drainWaiters) waiter.reject(reason)
     this.#drainWaiters.clear()
