@@ -83,6 +83,7 @@ export class Registry {
       const message = 'Invalid value: 0: must be specified for an update'
       throw invalid(kind, name, [{ field: 'metadata.resourceVersion', message }])
     }
+    checkUid(kind, name, textAt(meta, 'uid'), old)
     return this.#write(address, old, body, subresource)
   }
 
@@ -121,11 +122,10 @@ export class Registry {
   #write(address: Address, old: Stored, body: Json, subresource: 'status' | undefined): Stored {
     const { kind, name } = address
     const meta = jsonAt(body, 'metadata') ?? {}
-    checkUid(kind, name, textAt(meta, 'uid'), old)
     const version = textAt(meta, 'resourceVersion')
     if (version !== undefined && version !== '' && version !== old.metadata.resourceVersion) throw modified(kind, name)
     const next = subresource === 'status' ? prepare(kind, statusDraft(old, body)) : updateDraft(kind, old, body, meta)
-    const problems = [...finalizerProblems(old, next), ...(kind.validate?.(next, old) ?? [])]
+    const problems = [...uidProblems(old, meta), ...finalizerProblems(old, next), ...(kind.validate?.(next, old) ?? [])]
     if (problems.length > 0) throw invalid(kind, name, problems)
     if (isDeepStrictEqual(next, old)) return old
     const { deletionTimestamp, finalizers } = next.metadata
@@ -208,6 +208,13 @@ function checkUid(kind: ServedKind, name: string, uid: string | undefined, old: 
   if (uid === undefined || uid === '' || uid === old.metadata.uid) return
   const why = `Precondition failed: UID in precondition: ${uid}, UID in object meta: ${old.metadata.uid}`
   throw conflict(kind, name, why)
+}
+
+/** A PUT with another UID is a failed precondition, a patch to another UID a change of what cannot change. */
+function uidProblems(old: Stored, meta: Json): FieldProblem[] {
+  const uid = textAt(meta, 'uid') ?? ''
+  if (uid === '' || uid === old.metadata.uid) return []
+  return [{ field: 'metadata.uid', message: `Invalid value: ${JSON.stringify(uid)}: field is immutable` }]
 }
 
 function finalizerProblems(old: Stored, next: Stored): FieldProblem[] {

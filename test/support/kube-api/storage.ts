@@ -16,10 +16,16 @@ export class Storage {
   #compacted = 1000
   #history: Revision[] = []
   readonly #objects = new Map<string, Map<string, Stored>>()
+  readonly #lastOfKind = new Map<string, number>()
   readonly #listeners = new Set<(revision: Revision) => void>()
 
   get revision(): number {
     return this.#revision
+  }
+
+  /** The last write of a kind. */
+  revisionOf(kindId: string): number {
+    return this.#lastOfKind.get(kindId) ?? 0
   }
 
   get compacted(): number {
@@ -81,6 +87,7 @@ export class Storage {
   }
 
   #record(revision: Revision): void {
+    this.#lastOfKind.set(revision.kindId, revision.revision)
     this.#history.push(revision)
     for (const listener of this.#listeners) listener(revision)
   }

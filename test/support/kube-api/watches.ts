@@ -19,6 +19,9 @@ export interface WatchRequest {
   readonly present: (object: Stored) => Json
 }
 
+/** When the last bookmark comes before the end of a watch, milliseconds. */
+const beforeEndMs = 2000
+
 export interface WatchFaults {
   /** Whether this event is withheld from everybody. */
   readonly swallow: () => boolean
@@ -71,7 +74,7 @@ export class Watches {
 
   /** Tells every watch that asked for bookmarks how far it is. */
   bookmark(): void {
-    for (const watch of this.#open) watch.bookmark(this.#storage.revision)
+    for (const watch of this.#open) watch.bookmark(this.#storage)
   }
 
   /** Cuts the connections. */
@@ -81,18 +84,18 @@ export class Watches {
 
   #keep(watch: OpenWatch, request: WatchRequest, response: ServerResponse): void {
     this.#open.add(watch)
-    const bookmarks = setInterval(() => watch.bookmark(this.#storage.revision), this.#bookmarkEveryMs)
-    const end =
-      request.timeoutSeconds === undefined
-        ? undefined
-        : setTimeout(() => {
-            if (this.#faults.stalled()) return
-            watch.bookmark(this.#storage.revision)
-            response.end()
-          }, request.timeoutSeconds * 1000)
+    const bookmark = () => watch.bookmark(this.#storage)
+    const timers = [setInterval(bookmark, this.#bookmarkEveryMs)]
+    if (request.timeoutSeconds !== undefined) {
+      const endMs = request.timeoutSeconds * 1000
+      const end = () => {
+        if (!this.#faults.stalled()) response.end()
+      }
+      timers.push(setTimeout(end, endMs))
+      if (endMs > beforeEndMs) timers.push(setTimeout(bookmark, endMs - beforeEndMs))
+    }
     response.once('close', () => {
-      clearInterval(bookmarks)
-      clearTimeout(end)
+      for (const timer of timers) clearTimeout(timer)
       this.#open.delete(watch)
     })
   }
@@ -121,9 +124,11 @@ class OpenWatch {
     else if (was) this.send('DELETED', present(object))
   }
 
-  bookmark(revision: number): void {
-    if (!this.#request.bookmarks) return
-    const { kind } = this.#request
+  /** As a real server: how far its kind is, and nothing when that is no news to this watch. */
+  bookmark(storage: Storage): void {
+    const { kind, bookmarks, resourceVersion } = this.#request
+    const revision = storage.revisionOf(idOf(kind))
+    if (!bookmarks || revision <= (resourceVersion ?? 0)) return
     const apiVersion = kind.group === '' ? kind.version : `${kind.group}/${kind.version}`
     this.send('BOOKMARK', { apiVersion, kind: kind.kind, metadata: { resourceVersion: String(revision) } })
   }
