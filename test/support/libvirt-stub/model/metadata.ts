@@ -21,8 +21,8 @@ export function writeMetadata(domain: XmlNode, uri: string, key: string, xml: st
 function parseElement(xml: string, uri: string, key: string): XmlNode {
   const parsed = parseXmlTree(xml)
   if (isProblem(parsed)) throw fail.xmlDetail(`(metadata_xml):${parsed.line}: ${parsed.message}`)
-  const prefixed: XmlNode = { ...parsed, name: `${key}:${parsed.name}` }
-  prefixed.attributes.set(`xmlns:${key}`, uri)
+  const attributes = new Map([[`xmlns:${key}`, uri], ...parsed.attributes])
+  const prefixed: XmlNode = { ...parsed, name: `${key}:${parsed.name}`, attributes }
   prefixChildren(prefixed, key)
   return prefixed
 }
