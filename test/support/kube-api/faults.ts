@@ -8,6 +8,8 @@ export interface Failure {
   readonly method?: string
   /** Only requests whose path matches. */
   readonly path?: RegExp
+  /** Only requests whose query matches. */
+  readonly query?: RegExp
   readonly retryAfterSeconds?: number
 }
 
@@ -55,11 +57,12 @@ export class Faults {
   }
 
   /** @throws ApiError when the request is to fail */
-  check(method: string, path: string): void {
+  check(method: string, path: string, query: string): void {
     for (const active of this.#failures) {
       const { failure } = active
       if (failure.method !== undefined && failure.method !== method) continue
       if (failure.path !== undefined && !failure.path.test(path)) continue
+      if (failure.query !== undefined && !failure.query.test(query)) continue
       active.left--
       if (active.left <= 0) this.#failures.delete(active)
       const reason = reasons[failure.status] ?? 'Unknown'

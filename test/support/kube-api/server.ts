@@ -39,7 +39,7 @@ export async function handleRequest(parts: ServerParts, request: IncomingMessage
     const method = request.method ?? 'GET'
     const url = new URL(request.url ?? '/', 'http://localhost')
     checkToken(parts, request)
-    parts.faults.check(method, url.pathname)
+    parts.faults.check(method, url.pathname, url.search)
     await route(parts, method, url, request, response)
   } catch (error) {
     const known = error instanceof ApiError ? error : new ApiError(500, 'InternalError', String(error))
