@@ -55,8 +55,7 @@ export async function inspectBase(
   if (marker === undefined) return { kind: 'incomplete', why: 'it has no marker' }
   const digest = (await api.readVolume(marker, 0, digestLength, options)).toString('latin1').toLowerCase()
   if (!/^[0-9a-f]{64}$/.test(digest)) return { kind: 'incomplete', why: 'its marker holds no digest' }
-  const facts = await api.findVolume(pool, factsName(name), options)
-  const url = facts === undefined ? undefined : readUrl(await api.readVolume(facts, 0, maxFactsBytes, options))
+  const url = await readFactsUrl(api, pool, name, signal)
   return { kind: 'complete', volume, digest, ...(url === undefined ? {} : { url }) }
 }
 
@@ -75,6 +74,19 @@ export function withoutCredentials(url: string): string {
 
 export function factsContent(facts: ImageFacts): Buffer {
   return Buffer.from(`${JSON.stringify(facts)}\n`)
+}
+
+async function readFactsUrl(
+  api: HostApi,
+  pool: StoragePool,
+  base: string,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const facts = await api.findVolume(pool, factsName(base), { signal })
+  if (facts === undefined) return undefined
+  // Asked for by its exact size: the daemon takes its time over the end of a shorter volume.
+  const bytes = Math.min(Number(await api.volumeCapacity(facts, { signal })), maxFactsBytes)
+  return readUrl(await api.readVolume(facts, 0, bytes, { signal }))
 }
 
 /** Facts that cannot be read are as good as none: the marker alone decides then. */

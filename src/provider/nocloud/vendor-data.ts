@@ -7,7 +7,8 @@ export interface VendorDataOptions {
   readonly installGuestAgent: boolean
 }
 
-const boundary = 'egress-proxies-operator-vendor-data'
+/** Parts are in base64, which has no `=` before its end, so none of them can hold it. */
+const boundary = '==egress-proxies-operator=='
 
 /** The seed's vendor-data file; empty when there is nothing to add. */
 export function buildVendorData(options: VendorDataOptions): Buffer {
@@ -30,11 +31,10 @@ interface Part {
 
 /** MIME-Version comes first: cloud-init recognises an archive by it. `text/plain` parts are told apart by their first line. */
 function multipart(parts: readonly Part[]): string {
-  const limit = uniqueBoundary(parts)
-  const lines = ['MIME-Version: 1.0', `Content-Type: multipart/mixed; boundary="${limit}"`, '']
+  const lines = ['MIME-Version: 1.0', `Content-Type: multipart/mixed; boundary="${boundary}"`, '']
   for (const part of parts) {
     lines.push(
-      `--${limit}`,
+      `--${boundary}`,
       `Content-Type: ${part.type}; charset="utf-8"`,
       'MIME-Version: 1.0',
       'Content-Transfer-Encoding: base64',
@@ -43,13 +43,8 @@ function multipart(parts: readonly Part[]): string {
       Buffer.from(part.body).toString('base64').replaceAll(/.{76}/g, '$&\n').trimEnd(),
     )
   }
-  lines.push(`--${limit}--`, '')
+  lines.push(`--${boundary}--`, '')
   return lines.join('\n')
-}
-
-/** Base64 has no dashes, so no part can hold the boundary. */
-function uniqueBoundary(parts: readonly Part[]): string {
-  return `==${boundary}-${parts.length}==`
 }
 
 /**
