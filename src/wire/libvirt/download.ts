@@ -53,12 +53,13 @@ export async function* download(
   host.exchanges.submit(stream)
   let finished = false
   try {
-    await stop.race(stream.opened())
     for (;;) {
       const data = await stop.race(inbox.take())
       if (data.length === 0) break
       yield data
     }
+    // All of a small volume may come before the reply.
+    await stop.race(stream.opened())
     await stop.race(stream.finish())
     finished = true
   } finally {

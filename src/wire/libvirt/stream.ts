@@ -64,7 +64,7 @@ export class StreamExchange implements Exchange {
     this.#ended.promise.catch(() => undefined)
   }
 
-  /** Resolves with the opening reply. Data written before it is lost without a word, so wait. */
+  /** Resolves with the opening reply. Data written before it is lost without a word, so wait; that of a download may precede it. */
   async opened(): Promise<void> {
     await this.#opened.promise
   }
@@ -162,8 +162,15 @@ export class StreamExchange implements Exchange {
 
   #onStream(frame: Frame): void {
     const state = this.#state
+    if (state.kind === 'opening' || state.kind === 'cancelled') {
+      // One of libvirtd's threads replies while another already sends.
+      if (this.procedure !== 'STORAGE_VOL_DOWNLOAD' || frame.status !== MessageStatus.CONTINUE)
+        this.#violation('a stream packet before the reply')
+      else if (state.kind === 'opening') this.#handlers.onData(frame.payload)
+      return
+    }
     if (state.kind !== 'open' && state.kind !== 'finishing' && state.kind !== 'aborting') {
-      this.#violation('a stream packet before the reply')
+      this.#violation('a stream packet that nothing asked for')
       return
     }
     switch (frame.status) {
