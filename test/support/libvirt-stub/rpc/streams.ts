@@ -1,7 +1,6 @@
 // The data of uploads and downloads on one connection, served as libvirtd does it; what is written is the model's.
-import { streamFrame } from '../../../../src/wire/libvirt/codec.ts'
 import { MessageStatus, streamPacketBytes } from '../../../../src/wire/libvirt/frame.ts'
-import { encodeError } from '../../../../src/wire/libvirt/codec.ts'
+import { encodeError, streamFrame } from '../../../../src/wire/libvirt/codec.ts'
 import type { ProcedureName, RemoteError } from '../../../../src/wire/libvirt/protocol.gen.ts'
 import { errno, fail } from '../model/errors.ts'
 import type { StubVolume } from '../model/pools.ts'
@@ -36,6 +35,7 @@ export class UploadStream implements ServerStream {
   readonly #offset: number
   readonly #dropped = Promise.withResolvers<'dropped'>()
   #written = 0
+  #broken = false
 
   constructor(host: StubHost, volume: StubVolume, identity: StreamIdentity, range: { offset: number; length: number }) {
     this.#host = host
@@ -55,19 +55,32 @@ export class UploadStream implements ServerStream {
   }
 
   async handle(status: number, payload: Buffer): Promise<boolean> {
-    if (status !== MessageStatus.CONTINUE) {
+    if (status === MessageStatus.CONTINUE) return await this.#data(payload)
+    if (status === MessageStatus.OK && this.#broken) {
+      await this.#fail(fail.stream('cannot write to stream: Bad file descriptor', errno.EBADF).remote)
+    } else {
       await this.#identity.send(streamFrame(this.#identity.procedure, this.#identity.serial, 'OK'))
-      return false
     }
-    const error = await this.#write(payload)
-    if (error === 'dropped') return false
-    if (error === undefined) return true
-    await this.#identity.send(streamFrame(this.#identity.procedure, this.#identity.serial, 'ERROR', encodeError(error)))
     return false
   }
 
+  async #data(payload: Buffer): Promise<boolean> {
+    // An empty packet closes the file; what comes behind it is lost, and only the finish is told so.
+    if (payload.length === 0) this.#broken = true
+    if (this.#broken) return true
+    const error = await this.#write(payload)
+    if (error === 'dropped') return false
+    if (error === undefined) return true
+    await this.#fail(error)
+    return false
+  }
+
+  async #fail(error: RemoteError): Promise<void> {
+    const { procedure, serial, send } = this.#identity
+    await send(streamFrame(procedure, serial, 'ERROR', encodeError(error)))
+  }
+
   async #write(payload: Buffer): Promise<RemoteError | 'dropped' | undefined> {
-    if (payload.length === 0) return fail.stream('cannot write to stream: Bad file descriptor', errno.EBADF).remote
     let rest: Uint8Array = payload
     while (rest.length > 0) {
       const room = await Promise.race([this.#dropped.promise, this.#host.knobs.uploadRoom(this.#written)])
