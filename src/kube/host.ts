@@ -13,6 +13,8 @@ import { KubeError, isAlreadyExists, isConflict } from './errors.ts'
 import { resourcePath, typeId, type KubeObject, type NewObject, type Resource, type ResourceType } from './object.ts'
 import { Reflector, type EventKind, type ReflectorMetrics, type ReflectorTiming } from './reflector.ts'
 
+export type { ResourceEvent, ResourceMeta }
+
 // The package is CommonJS with an `__esModule` mark, which Node does not unwrap.
 const { default: Operator, ResourceMetaImpl, ResourceEventType } = framework
 
@@ -226,7 +228,8 @@ export class OperatorHost extends Operator {
   #typeOf(meta: ResourceMeta): ResourceType {
     const type = this.#types.get(meta.id)
     if (type === undefined) throw new TypeError(`${meta.id} was not registered with this host`)
-    return type
+    // `watchResource` is told no kind; the objects are.
+    return { ...type, kind: meta.kind }
   }
 }
 
