@@ -263,9 +263,9 @@ describe.skipIf(available.kind === 'no')('hack/libvirt-host on a machine', () =>
   })
 
   it('refuses a user other than root', async () => {
-    const asNobody = ['--reuid', '65534', '--regid', '65534', '--clear-groups', libvirtHostScript]
+    // In a user namespace without mappings everyone is nobody, and may still read a checkout that is root's alone.
     for (const command of ['up', 'check']) {
-      const result = await runCommand('setpriv', [...asNobody, command])
+      const result = await runCommand('unshare', ['--user', libvirtHostScript, command])
       expect(result.exitCode).toBe(1)
       expect(result.stdout + result.stderr).toContain('needs root')
     }
