@@ -151,7 +151,9 @@ function decideInstance(world: World): Action {
       throw new Error('the user-data of an object that is not being deleted was not read')
     case 'unavailable': {
       const { reason, message } = desired
-      if (status.providerID !== undefined) return { kind: 'watch', concern: { reason, message } }
+      // what is there is kept; what would have to be made or started needs the user-data
+      const absent = observation.kind === 'gone' || isStopped(world) || status.providerID === undefined
+      if (!absent) return { kind: 'watch', concern: { reason, message } }
       return { kind: 'hold', hold: { on: 'userData', reason, message } }
     }
     case 'known':
@@ -175,7 +177,7 @@ function decideInstance(world: World): Action {
     if (instance.specHash !== undefined && hashesDiffer(instance.specHash, specHash)) {
       return { kind: 'startDelete', why: 'markDiffers' }
     }
-    if (instance.state === 'stopped') return { kind: 'startCreate', specHash, why: 'stopped' }
+    if (isStopped(world)) return { kind: 'startCreate', specHash, why: 'stopped' }
   }
   return { kind: 'watch' }
 }
@@ -183,4 +185,8 @@ function decideInstance(world: World): Action {
 /** Whether the recorded instance was seen running since the last mutation. */
 export function isRunning({ observation, status }: World): boolean {
   return status.providerID !== undefined && observation.kind === 'seen' && observation.instance.state === 'running'
+}
+
+function isStopped({ observation }: World): boolean {
+  return observation.kind === 'seen' && observation.instance.state === 'stopped'
 }

@@ -113,7 +113,7 @@ export class FakeHypervisor {
   /** @internal */
   async at(step: Step, name: string, signal: AbortSignal, epoch: number): Promise<void> {
     await this.#alive(epoch)
-    if (signal.aborted) throw aborted()
+    throwIfAborted(signal)
     this.steps.push({ step, name })
     const hold = this.#holds.findIndex((candidate) => candidate.step === step)
     const [held] = hold < 0 ? [] : this.#holds.splice(hold, 1)
@@ -121,7 +121,7 @@ export class FakeHypervisor {
       held.arrive()
       await (held.stubborn ? held.released : Promise.race([held.released, abortion(signal)]))
       await this.#alive(epoch)
-      if (signal.aborted) throw aborted()
+      throwIfAborted(signal)
     }
     const failure = this.#failures.find((candidate) => candidate.step === step)
     if (failure === undefined) return
@@ -284,8 +284,8 @@ function mustMutate(context: MutationContext): void {
     throw ProviderError.transient('this process may no longer change anything', { code: 'LeaseLost' })
 }
 
-function aborted(): ProviderError {
-  return ProviderError.transient('the call was aborted', { code: 'Aborted' })
+function throwIfAborted(signal: AbortSignal): void {
+  if (signal.aborted) throw ProviderError.transient('the call was aborted', { code: 'Aborted' })
 }
 
 function abortion(signal: AbortSignal): Promise<void> {
