@@ -37,9 +37,11 @@ describe.skipIf(!runs)('a Proxy from the sample', () => {
     const { host, images } = world
     operator = await world.operator([
       await sampleProvider(host, {
-        images: {
-          tiny: { url: images.url('tiny.qcow2') },
-          cloudinit: { url: images.url('cloudinit.qcow2') },
+        block: {
+          images: {
+            tiny: { url: images.url('tiny.qcow2') },
+            cloudinit: { url: images.url('cloudinit.qcow2') },
+          },
         },
       }),
     ])

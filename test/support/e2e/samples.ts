@@ -36,29 +36,31 @@ export async function sampleProxy(name: string, spec: Partial<ProxySpecInput>): 
   return { ...sample, metadata: { ...sample.metadata, name }, spec: { ...sample.spec, ...spec } }
 }
 
-/**
- * The entry of hack/samples/providers-config.yaml for a host of the tests. Its images and keys are the host's.
- * @param change replaces fields of the block
- */
-export async function sampleProvider(
-  host: LibvirtHost,
-  change: Partial<ProviderEntry['kvm2']>,
-): Promise<ProviderEntry> {
+/** What differs from the sample. */
+export interface ProviderChange {
+  readonly name?: string
+  readonly host?: Partial<ProviderEntry['kvm2']['hosts'][number]>
+  readonly block?: Partial<ProviderEntry['kvm2']>
+}
+
+/** The entry of hack/samples/providers-config.yaml for a host of the tests. */
+export async function sampleProvider(host: LibvirtHost, change: ProviderChange): Promise<ProviderEntry> {
   const text = await readFile(resolve(folder, 'providers-config.yaml'), 'utf8')
   const [entry] = (parse(text) as { providers: ProviderEntry[] }).providers
-  const [first] = entry?.kvm2.hosts ?? []
-  if (entry === undefined || first === undefined) throw new Error('the sample of the providers config has no host')
-  const sampleHost = {
-    ...first,
+  const [sampleHost] = entry?.kvm2.hosts ?? []
+  if (entry === undefined || sampleHost === undefined) throw new Error('the sample of the providers config has no host')
+  const ours = {
+    ...sampleHost,
     address: `${host.sshHost}:${host.sshPort}`,
     user: host.sshUser,
     socket: host.socketPath,
     pool: host.pool,
     bridge: host.bridge,
+    ...change.host,
   }
   const { sshKeyPath: sshKeyFile, knownHostsPath: knownHostsFile } = host
-  const kvm2 = { ...entry.kvm2, sshKeyFile, knownHostsFile, diskSizeGb: 2, hosts: [sampleHost], ...change }
-  return { ...entry, kvm2 }
+  const kvm2 = { ...entry.kvm2, sshKeyFile, knownHostsFile, diskSizeGb: 2, hosts: [ours], ...change.block }
+  return { ...entry, name: change.name ?? entry.name, kvm2 }
 }
 
 export async function writeProviders(file: string, providers: readonly ProviderEntry[]): Promise<void> {
