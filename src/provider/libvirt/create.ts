@@ -1,6 +1,6 @@
 // Makes an instance exist and run. Each step looks at what is there first, so that a repeat after any crash carries on.
 import { abortReason, sleep } from '../../lib/clock.ts'
-import { errorMessage } from '../../lib/errors.ts'
+import { LibvirtError } from '../../wire/libvirt/errors.ts'
 import type { CreateContext, CreateRequest, Mark } from '../contract.ts'
 import { ProviderError } from '../errors.ts'
 import { formatProviderID } from '../names.ts'
@@ -10,7 +10,7 @@ import type { Kvm2Host } from './config.ts'
 import { domainUuid, domainXml, randomMac } from './domain-xml.ts'
 import { nameKey, sharedLine, type Engine } from './engine.ts'
 import { classifyInCreate } from './errors.ts'
-import { domainState, type Domain, type HostApi, type MutationGuard } from './host-api.ts'
+import { domainState, type Domain, type HostApi } from './host-api.ts'
 import type { BaseImage } from './image-cache.ts'
 import { findInstance, instanceState, pausedError, type FoundInstance } from './instance.ts'
 import { resolvePlacement, type ResolvedPlacement } from './placement.ts'
@@ -126,6 +126,7 @@ async function keepRunning(work: Work, api: HostApi, domain: Domain, mark: Mark 
       throw pausedError(domain, host.name, status)
     case 'stopped':
       await writeSeed(await volumeScope(work, api), seedContent(work), work.request.owner, (uid) => context.isLive(uid))
+      await autostart(work, api, domain)
       await start(work, api, domain)
       engine.log.info('started an instance that was stopped', about(work, domain))
       return domain
@@ -163,19 +164,21 @@ async function build(work: Work, api: HostApi, image: BaseImage): Promise<Domain
   })
   const domain = await api.defineDomain(xml, context)
   log.debug('domain defined', { ...about(work, domain), uid: owner.uid, firmware: placement.image.firmware })
-  await autostart(work, api, domain, context)
+  await autostart(work, api, domain)
   await start(work, api, domain)
   return domain
 }
 
-/** An instance should come back with its host. Where that cannot be set, it is started when it is found stopped. */
-async function autostart(work: Work, api: HostApi, domain: Domain, guard: MutationGuard): Promise<void> {
+/**
+ * An instance should come back with its host. Where the daemon refuses that, it is started when it is found stopped. Only its
+ * refusal is tolerated: when the answer was lost, the repeat of the create sets it.
+ */
+async function autostart(work: Work, api: HostApi, domain: Domain): Promise<void> {
   try {
-    await api.setAutostart(domain, guard)
+    await api.setAutostart(domain, work.context)
   } catch (thrown) {
-    const error = classifyInCreate(thrown, { target: work.host.name, signal: guard.signal })
-    if (guard.signal.aborted || !guard.mayMutate()) throw error
-    work.engine.log.warn('autostart not set', { ...about(work, domain), error: errorMessage(error) })
+    if (!(thrown instanceof LibvirtError)) throw thrown
+    work.engine.log.warn('autostart not set', { ...about(work, domain), error: thrown.message })
   }
 }
 

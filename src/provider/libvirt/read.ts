@@ -1,6 +1,6 @@
 // What is there: one instance, the states of all of a host, every instance with our mark. Changes nothing.
 import { errorMessage } from '../../lib/errors.ts'
-import { ErrorCode } from '../../wire/libvirt/errors.ts'
+import { ErrorCode, LibvirtError } from '../../wire/libvirt/errors.ts'
 import type { CallContext, Instance, InstanceState, ListedInstance, Mark } from '../contract.ts'
 import { ProviderError } from '../errors.ts'
 import { formatProviderID, parseProviderID } from '../names.ts'
@@ -143,7 +143,7 @@ async function ask(
     const ip = ownAddress(interfaces, macs, source, engine.addresses)
     return ip === undefined ? { kind: 'none' } : { kind: 'address', ip }
   } catch (thrown) {
-    if (hasCode(thrown, ErrorCode.NO_DOMAIN) || !isLibvirtAnswer(thrown)) throw thrown
+    if (hasCode(thrown, ErrorCode.NO_DOMAIN) || !(thrown instanceof LibvirtError)) throw thrown
     engine.log.trace('no addresses from source', {
       host: host.name,
       name: domain.name,
@@ -161,10 +161,6 @@ const agentAbsent = [
   ErrorCode.AGENT_UNSYNCED,
   ErrorCode.ARGUMENT_UNSUPPORTED,
 ]
-
-function isLibvirtAnswer(thrown: unknown): boolean {
-  return thrown instanceof Error && thrown.name === 'LibvirtError'
-}
 
 /** One call. Only instances that a get has met are in it: the others' marks are not known, so it cannot tell. */
 export async function observeHost(
