@@ -1,11 +1,7 @@
 // Pages that proxies are asked for: they tell the address a request came from, over HTTP and HTTPS. Not a proxy itself.
-import { execFile } from 'node:child_process'
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { createServer as createHttpServer, type RequestListener } from 'node:http'
 import { createServer as createHttpsServer } from 'node:https'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { promisify } from 'node:util'
+import { selfSigned } from '../self-signed.ts'
 import { close, listen } from './servers.ts'
 
 export interface SeenRequest {
@@ -32,7 +28,7 @@ export async function startTargetServers(address: string): Promise<TargetServers
     seen.push({ from, via: request.headers.via, url: request.url ?? '' })
     response.writeHead(200, { 'content-type': 'text/plain' }).end(`${from}\n`)
   }
-  const { key, cert } = await selfSigned(address)
+  const { key, cert } = selfSigned(address, Date.now())
   const servers = [createHttpServer(answer), createHttpsServer({ key, cert }, answer)]
   const [httpPort, httpsPort] = await Promise.all(servers.map((server) => listen(server, address)))
   return {
@@ -43,19 +39,5 @@ export async function startTargetServers(address: string): Promise<TargetServers
     close: async () => {
       await Promise.all(servers.map(close))
     },
-  }
-}
-
-async function selfSigned(address: string): Promise<{ key: string; cert: string }> {
-  const folder = await mkdtemp(join(tmpdir(), 'target-server-'))
-  try {
-    const [keyFile, certFile] = [join(folder, 'key.pem'), join(folder, 'cert.pem')]
-    await promisify(execFile)('openssl', [
-      ...['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '2'],
-      ...['-subj', '/CN=target', '-addext', `subjectAltName=IP:${address}`, '-keyout', keyFile, '-out', certFile],
-    ])
-    return { key: await readFile(keyFile, 'utf8'), cert: await readFile(certFile, 'utf8') }
-  } finally {
-    await rm(folder, { recursive: true })
   }
 }
