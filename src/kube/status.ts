@@ -14,7 +14,7 @@ export interface ObjectWriterOptions {
 
 export interface WriteOptions<T> {
   readonly signal?: AbortSignal | undefined
-  /** A copy that is probably current, from a store: saves the first read. When it is old, the conflict leads to a read. */
+  /** A copy that is probably current, from a store: saves the first read. When it is old, a conflict leads to a read. */
   readonly cached?: T | undefined
 }
 
@@ -51,9 +51,11 @@ export class ObjectWriter {
     mutate: (fresh: T) => T['status'] | undefined,
     options: WriteOptions<T> = {},
   ): Promise<T> {
-    return await this.#retry(type, ref, options, async (object) => {
+    return await this.#retry(type, ref, options, async (object, isFresh) => {
       const status = mutate(object)
-      if (status === undefined || isDeepStrictEqual(withoutUndefined(status), object.status)) return object
+      if (status === undefined || isDeepStrictEqual(withoutUndefined(status), object.status)) {
+        return isFresh ? object : undefined
+      }
       return await this.#client.replaceStatus<T>(type, { ...object, status }, options.signal)
     })
   }
@@ -86,9 +88,9 @@ export class ObjectWriter {
     options: WriteOptions<T> = {},
   ): Promise<T | undefined> {
     try {
-      return await this.#retry(type, ref, options, async (object) => {
+      return await this.#retry(type, ref, options, async (object, isFresh) => {
         const present = object.metadata.finalizers ?? []
-        if (!present.includes(finalizer)) return object
+        if (!present.includes(finalizer)) return isFresh ? object : undefined
         const rest = present.filter((other) => other !== finalizer)
         return await this.#patchFinalizers(type, object, rest, options.signal)
       })
@@ -110,25 +112,27 @@ export class ObjectWriter {
     return await this.#client.patch<T>(type, object.metadata, { kind: 'merge', body }, { signal })
   }
 
+  /** An attempt that finds nothing to do in a cached copy returns undefined: what the server has decides that. */
   async #retry<T extends Resource>(
     type: ResourceType,
     ref: UidRef,
     options: WriteOptions<T>,
-    attempt: (object: T) => Promise<T>,
+    attempt: (object: T, isFresh: boolean) => Promise<T | undefined>,
   ): Promise<T> {
-    let object = options.cached?.metadata.uid === ref.uid ? options.cached : undefined
+    let cached = options.cached?.metadata.uid === ref.uid ? options.cached : undefined
     for (let attempts = 1; ; attempts++) {
-      object ??= await this.#client.get<T>(type, ref, options.signal)
+      const object = cached ?? (await this.#client.get<T>(type, ref, options.signal))
       if (object.metadata.uid !== ref.uid) {
         throw KubeError.uidChanged(`${type.kind} ${keyOf(ref)}`, ref.uid, object.metadata.uid)
       }
       try {
-        return await attempt(object)
+        const written = await attempt(object, cached === undefined)
+        if (written !== undefined) return written
       } catch (error) {
         if (!isConflict(error) || attempts >= maxAttempts) throw error
-        object = undefined
         await sleep(this.#clock, backoffDelayMs(conflictBackoff, attempts - 1, this.#random), options.signal)
       }
+      cached = undefined
     }
   }
 }

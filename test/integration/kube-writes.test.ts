@@ -1,0 +1,279 @@
+// Writes of status, finalizers and Events over real sockets, in competition with other writers and with trouble.
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { systemClock } from '../../src/lib/clock.ts'
+import { KubeClient, type UidRef } from '../../src/kube/client.ts'
+import { EventRecorder, eventType, type EventNote } from '../../src/kube/events.ts'
+import { ObjectWriter } from '../../src/kube/status.ts'
+import { eventually } from '../support/eventually.ts'
+import { startKubeApi, type KubeApi } from '../support/kube-api/kube-api.ts'
+import { widgetKind, widgets, type Widget } from '../support/kube-api/widgets.ts'
+import { recordingLogger, type RecordingLogger } from '../support/recording-logger.ts'
+
+const budgetMs = 60_000
+const namespace = 'default'
+const finalizer = 'suite.egressproxies.dev/instance'
+
+let api: KubeApi
+let client: KubeClient
+let logger: RecordingLogger
+
+beforeEach(async () => {
+  api = await startKubeApi({ kinds: [widgetKind] })
+  client = KubeClient.fromKubeconfig({ text: api.kubeconfig() })
+  logger = recordingLogger()
+})
+
+afterEach(async () => {
+  await client.close()
+  await api.stop()
+})
+
+const create = (name: string) => client.create<Widget>(widgets, { metadata: { namespace, name } })
+const refOf = (object: Widget): UidRef => ({ namespace, name: object.metadata.name, uid: object.metadata.uid })
+const stored = (name: string) => api.stored(widgets).find((object) => object.metadata.name === name)
+const writes = () => api.requests.filter(({ method }) => method === 'PUT' || method === 'PATCH').length
+
+describe('the object writer', () => {
+  let writer: ObjectWriter
+
+  beforeEach(() => {
+    writer = new ObjectWriter({ client, clock: systemClock, random: Math.random })
+  })
+
+  it('loses no update of many that compete', async () => {
+    const made = await create('busy')
+    await Promise.all(
+      Array.from({ length: 5 }, (_, n) =>
+        writer.updateStatus<Widget>(widgets, refOf(made), (fresh) => ({
+          ...fresh.status,
+          message: `${fresh.status?.message ?? ''} ${n}`,
+        })),
+      ),
+    )
+    const { message } = (stored('busy')?.['status'] ?? {}) as { message?: string }
+    expect(message?.split(' ').sort()).toEqual(['', '0', '1', '2', '3', '4'])
+  })
+
+  it('starts from a cached object, and reads only after a conflict', async () => {
+    const made = await create('cached')
+    const before = api.requests.length
+    const options = { cached: made }
+    await writer.updateStatus<Widget>(widgets, refOf(made), () => ({ phase: 'Ready' }), options)
+    expect(api.requests.slice(before).map(({ method }) => method)).toEqual(['PUT'])
+    const again = await writer.updateStatus<Widget>(
+      widgets,
+      refOf(made),
+      (fresh) => ({ ...fresh.status, message: 'm' }),
+      options,
+    )
+    expect(again.status).toEqual({ phase: 'Ready', message: 'm' })
+    expect(api.requests.slice(before).map(({ method }) => method)).toEqual(['PUT', 'PUT', 'GET', 'PUT'])
+  })
+
+  it('writes nothing when nothing changes', async () => {
+    const made = await create('same')
+    await writer.updateStatus<Widget>(widgets, refOf(made), () => ({ phase: 'Ready' }))
+    const before = writes()
+    await writer.updateStatus<Widget>(widgets, refOf(made), () => ({ phase: 'Ready' }))
+    await writer.updateStatus<Widget>(widgets, refOf(made), () => undefined)
+    expect(writes()).toBe(before)
+  })
+
+  it('does not take an old copy for the present state', async () => {
+    const made = await create('old')
+    const set = (phase: string) =>
+      writer.updateStatus<Widget>(widgets, refOf(made), () => ({ phase }), { cached: first })
+    const first = await writer.updateStatus<Widget>(widgets, refOf(made), () => ({ phase: 'Pending' }))
+    await set('Ready')
+    expect((await set('Pending')).status).toEqual({ phase: 'Pending' })
+    expect(stored('old')?.['status']).toEqual({ phase: 'Pending' })
+  })
+
+  it('rejects for a successor of the name, for none, and with what mutate threw', async () => {
+    const first = await create('again')
+    await client.delete(widgets, { namespace, name: 'again' })
+    const set = () => writer.updateStatus<Widget>(widgets, refOf(first), () => ({ phase: 'Ready' }), { cached: first })
+    await expect(set()).rejects.toMatchObject({ code: 'KUBE_NOT_FOUND' })
+    const second = await create('again')
+    await expect(set()).rejects.toMatchObject({ code: 'KUBE_UID_CHANGED' })
+    expect(stored('again')?.['status']).toBeUndefined()
+    const giveUp = new Error('the lease is lost')
+    const given = writer.updateStatus<Widget>(widgets, refOf(second), () => {
+      throw giveUp
+    })
+    await expect(given).rejects.toBe(giveUp)
+  })
+
+  it('gives up after ten conflicts, and rejects with other failures at once', async () => {
+    const made = await create('stuck')
+    const release = api.faults.fail({ status: 409, method: 'PUT' })
+    const set = () => writer.updateStatus<Widget>(widgets, refOf(made), () => ({ phase: 'Ready' }))
+    await expect(set()).rejects.toMatchObject({ code: 'KUBE_CONFLICT' })
+    expect(writes()).toBe(10)
+    release()
+    api.faults.fail({ status: 500, method: 'PUT' })
+    await expect(set()).rejects.toMatchObject({ code: 'KUBE_SERVER' })
+    expect(writes()).toBe(11)
+    const stop = new AbortController()
+    api.faults.fail({ status: 409, method: 'PUT' })
+    stop.abort(new Error('stopped'))
+    const stopped = writer.updateStatus<Widget>(widgets, refOf(made), () => ({ phase: 'Ready' }), {
+      signal: stop.signal,
+    })
+    await expect(stopped).rejects.toThrow('stopped')
+  })
+
+  it('adds a finalizer beside those of others, and none to an object that is being deleted', async () => {
+    const made = await create('held')
+    const other = { metadata: { finalizers: ['suite.egressproxies.dev/other'] } }
+    await client.patch(widgets, { namespace, name: 'held' }, { kind: 'merge', body: other })
+    const options = { cached: made }
+    const held = await writer.ensureFinalizer<Widget>(widgets, refOf(made), finalizer, options)
+    expect(held.metadata.finalizers).toEqual(['suite.egressproxies.dev/other', finalizer])
+    const before = writes()
+    await writer.ensureFinalizer<Widget>(widgets, refOf(made), finalizer)
+    expect(writes()).toBe(before)
+    await client.delete(widgets, { namespace, name: 'held' })
+    const deleting = await writer.ensureFinalizer<Widget>(widgets, refOf(made), 'suite.egressproxies.dev/late')
+    expect(deleting.metadata.deletionTimestamp).toBeDefined()
+    expect(deleting.metadata.finalizers).not.toContain('suite.egressproxies.dev/late')
+  })
+
+  it('removes its finalizer alone, and is content when the object is gone', async () => {
+    const made = await create('released')
+    const ref = { namespace, name: 'released' }
+    const body = { metadata: { finalizers: [finalizer, 'suite.egressproxies.dev/other'] } }
+    await client.patch(widgets, ref, { kind: 'merge', body })
+    await client.delete(widgets, ref)
+    // The cached copy is from before the finalizers.
+    const left = await writer.removeFinalizer<Widget>(widgets, refOf(made), finalizer, { cached: made })
+    expect(left?.metadata.finalizers).toEqual(['suite.egressproxies.dev/other'])
+    await client.patch(widgets, ref, { kind: 'merge', body: { metadata: { finalizers: null } } })
+    expect(await writer.removeFinalizer<Widget>(widgets, refOf(made), finalizer)).toBeUndefined()
+    await create('released')
+    expect(await writer.removeFinalizer<Widget>(widgets, refOf(made), finalizer)).toBeUndefined()
+    const release = api.faults.fail({ status: 500 })
+    await expect(writer.removeFinalizer<Widget>(widgets, refOf(made), finalizer)).rejects.toMatchObject({ status: 500 })
+    release()
+  })
+})
+
+describe('the event recorder', () => {
+  let recorder: EventRecorder
+  const subject = { apiVersion: 'suite.egressproxies.dev/v1', kind: 'Widget', namespace, name: 'w', uid: 'uid-1' }
+  const note: EventNote = { type: 'Normal', reason: 'Created', message: 'instance w was created' }
+  const events = () => api.stored(eventType)
+  const make = (maxPending?: number) =>
+    new EventRecorder({
+      client,
+      clock: systemClock,
+      random: () => 0,
+      logger,
+      component: 'egress-proxies-operator',
+      instance: 'host-1',
+      ...(maxPending !== undefined && { maxPending }),
+    })
+  const shown = async (count: number) =>
+    await eventually('the Events are stored', budgetMs, () => {
+      const all = events()
+      return Promise.resolve(all.length === count ? all : undefined)
+    })
+
+  beforeEach(() => {
+    recorder = make()
+  })
+
+  afterEach(async () => {
+    await recorder.stop(100)
+  })
+
+  it('writes what kubectl shows', async () => {
+    recorder.record(subject, note)
+    const [event] = await shown(1)
+    expect(event).toMatchObject({
+      metadata: { namespace: 'default' },
+      involvedObject: subject,
+      ...note,
+      count: 1,
+      source: { component: 'egress-proxies-operator', host: 'host-1' },
+      reportingComponent: 'egress-proxies-operator',
+      reportingInstance: 'host-1',
+    })
+    expect(event?.['firstTimestamp']).toMatch(/Z$/)
+  })
+
+  it('counts repeats in one Event, sent and unsent', async () => {
+    for (let n = 0; n < 5; n++) recorder.record(subject, note)
+    await shown(1)
+    expect(events()[0]?.['count']).toBe(5)
+    recorder.record(subject, note)
+    await eventually('the repeat is counted', budgetMs, () =>
+      Promise.resolve(events()[0]?.['count'] === 6 || undefined),
+    )
+    recorder.record({ ...subject, uid: 'uid-2' }, note)
+    recorder.record(subject, { ...note, message: 'another' })
+    await shown(3)
+  })
+
+  it('gives ten messages of one reason Events of their own and the rest one', async () => {
+    for (let n = 0; n < 30; n++) recorder.record(subject, { ...note, message: `${n} bytes` })
+    const all = await shown(11)
+    expect(all.filter((event) => String(event['message']).startsWith('(combined'))).toMatchObject([{ count: 20 }])
+  })
+
+  it('puts Events about cluster-scoped objects where the server wants them', async () => {
+    recorder.record({ apiVersion: 'v1', kind: 'Node', name: 'n', uid: 'uid-3' }, note)
+    const [event] = await shown(1)
+    expect(event?.metadata.namespace).toBe('default')
+  })
+
+  it('neither waits nor throws while the server is away, and sends later', async () => {
+    await api.stop()
+    recorder.record(subject, note)
+    recorder.record(subject, { ...note, reason: 'Started' })
+    await eventually('it failed once', budgetMs, () => Promise.resolve(logger.lines.length > 0 || undefined))
+    await api.start()
+    const all = await shown(2)
+    expect(all.map((event) => event['reason']).sort()).toEqual(['Created', 'Started'])
+  })
+
+  it('creates one Event only when an answer was lost, and a new one when the server forgot it', async () => {
+    recorder.record(subject, note)
+    const [first] = await shown(1)
+    await client.delete(eventType, { namespace, name: first?.metadata.name ?? '' })
+    recorder.record(subject, note)
+    const [second] = await shown(1)
+    expect(second?.metadata.name).not.toBe(first?.metadata.name)
+    expect(second?.['count']).toBe(2)
+  })
+
+  it('drops what will never be taken, with a line in the log, and goes on', async () => {
+    recorder.record({ ...subject, namespace: 'no-such-namespace', uid: 'uid-0' }, note)
+    recorder.record(subject, note)
+    await shown(1)
+    expect(logger.lines.map(({ message }) => message).join()).toContain('an Event was refused')
+  })
+
+  it('holds a bounded number, and says that it dropped some', async () => {
+    const small = make(3)
+    for (let n = 0; n < 8; n++) small.record({ ...subject, uid: `uid-${n}` }, note)
+    await shown(3)
+    await small.stop(1000)
+    const dropped = logger.lines.find(({ message }) => message === 'Events were dropped')
+    expect(dropped?.fields['events']).toBe(5)
+  })
+
+  it('sends what waits when it is stopped, within its budget', async () => {
+    for (let n = 0; n < 20; n++) recorder.record({ ...subject, uid: `uid-${n}` }, note)
+    await recorder.stop(30_000)
+    expect(events()).toHaveLength(20)
+    recorder.record(subject, { ...note, reason: 'Late' })
+    const away = make()
+    const release = api.faults.fail({ status: 500 })
+    away.record(subject, note)
+    await away.stop(200)
+    release()
+    expect(logger.lines.at(-1)).toMatchObject({ message: 'Events were not sent before the end', fields: { events: 1 } })
+    expect(events()).toHaveLength(20)
+  })
+})
