@@ -13,17 +13,27 @@ export interface TestKeyPair {
 }
 
 export function generateTestKey(kind: TestKeyKind = 'ed25519'): TestKeyPair {
-  const pair =
-    kind === 'ed25519'
-      ? ssh2.utils.generateKeyPairSync('ed25519')
-      : kind === 'rsa'
-        ? ssh2.utils.generateKeyPairSync('rsa', { bits: 2048 })
-        : ssh2.utils.generateKeyPairSync('ecdsa', { bits: 256 })
-  const [type = '', encoded = ''] = pair.public.split(' ')
-  return {
-    privateKey: pair.private,
-    publicKey: `${type} ${encoded}`,
-    publicBlob: Buffer.from(encoded, 'base64'),
+  for (;;) {
+    const pair = generate(kind)
+    // One ed25519 key in 256 loses a leading zero byte in ssh2's generator, and cannot be read back.
+    if (ssh2.utils.parseKey(pair.private) instanceof Error) continue
+    const [type = '', encoded = ''] = pair.public.split(' ')
+    return {
+      privateKey: pair.private,
+      publicKey: `${type} ${encoded}`,
+      publicBlob: Buffer.from(encoded, 'base64'),
+    }
+  }
+}
+
+function generate(kind: TestKeyKind) {
+  switch (kind) {
+    case 'ed25519':
+      return ssh2.utils.generateKeyPairSync('ed25519')
+    case 'rsa':
+      return ssh2.utils.generateKeyPairSync('rsa', { bits: 2048 })
+    case 'ecdsa':
+      return ssh2.utils.generateKeyPairSync('ecdsa', { bits: 256 })
   }
 }
 

@@ -20,7 +20,7 @@ export async function startForwardProxy(host: string, port: number): Promise<For
   const sockets = new Set<Duplex>()
   const server = createServer((request, response) => {
     served++
-    forward(request, response)
+    forward(host, request, response)
   })
   server.on('connection', (socket) => {
     sockets.add(socket)
@@ -28,7 +28,7 @@ export async function startForwardProxy(host: string, port: number): Promise<For
   })
   server.on('connect', (request, client, head) => {
     served++
-    tunnel(request, client, head, sockets)
+    tunnel(host, { request, client, head }, sockets)
   })
   server.listen(port, host)
   await once(server, 'listening')
@@ -46,7 +46,17 @@ export async function startForwardProxy(host: string, port: number): Promise<For
   }
 }
 
-function forward(request: IncomingMessage, response: ServerResponse): void {
+/** Each proxy on the way adds itself (RFC 9110, 7.6.3). */
+function appendVia(before: string | string[] | undefined): string {
+  return [before ?? [], '1.1 libvirt-stub'].flat().join(', ')
+}
+
+/** Loopback sees the guest under its own address, as a VM's network would; from it nothing else can be reached. */
+function sourceTowards(target: string, own: string): { localAddress?: string } {
+  return /^127\./.test(target) && /^127\./.test(own) ? { localAddress: own } : {}
+}
+
+function forward(own: string, request: IncomingMessage, response: ServerResponse): void {
   const target = URL.parse(request.url ?? '')
   if (target?.protocol !== 'http:') {
     response
@@ -55,10 +65,19 @@ function forward(request: IncomingMessage, response: ServerResponse): void {
     return
   }
   const headers = Object.fromEntries(Object.entries(request.headers).filter(([name]) => !hopByHop.has(name)))
-  const upstream = httpRequest(target, { method: request.method, headers, agent: false }, (answer) => {
-    response.writeHead(answer.statusCode ?? 502, answer.headers)
-    answer.pipe(response)
-  })
+  const upstream = httpRequest(
+    target,
+    {
+      method: request.method,
+      headers: { ...headers, via: appendVia(headers['via']) },
+      agent: false,
+      ...sourceTowards(target.hostname, own),
+    },
+    (answer) => {
+      response.writeHead(answer.statusCode ?? 502, { ...answer.headers, via: appendVia(answer.headers.via) })
+      answer.pipe(response)
+    },
+  )
   upstream.on('error', () => {
     if (response.headersSent) response.destroy()
     else response.writeHead(502, { 'content-type': 'text/plain' }).end('the target did not answer\n')
@@ -67,14 +86,21 @@ function forward(request: IncomingMessage, response: ServerResponse): void {
   request.pipe(upstream)
 }
 
-function tunnel(request: IncomingMessage, client: Duplex, head: Buffer, sockets: Set<Duplex>): void {
+interface Tunnel {
+  readonly request: IncomingMessage
+  readonly client: Duplex
+  readonly head: Buffer
+}
+
+function tunnel(own: string, { request, client, head }: Tunnel, sockets: Set<Duplex>): void {
   const target = URL.parse(`tunnel://${request.url ?? ''}`)
   client.on('error', () => client.destroy())
   if (target === null || target.port === '') {
     client.end('HTTP/1.1 400 Bad Request\r\n\r\n')
     return
   }
-  const upstream = connect(Number(target.port), target.hostname.replace(/^\[|\]$/g, ''))
+  const host = target.hostname.replace(/^\[|\]$/g, '')
+  const upstream = connect({ port: Number(target.port), host, ...sourceTowards(host, own) })
   sockets.add(upstream)
   let established = false
   upstream.on('connect', () => {

@@ -50,7 +50,7 @@ describe('private keys', () => {
     })
 
   it.each([
-    ['ed25519 OpenSSH', 'ssh-ed25519', () => ssh2.utils.generateKeyPairSync('ed25519').private],
+    ['ed25519 OpenSSH', 'ssh-ed25519', () => generateTestKey().privateKey],
     ['RSA OpenSSH', 'ssh-rsa', () => ssh2.utils.generateKeyPairSync('rsa', { bits: 2048 }).private],
     ['ECDSA 256 OpenSSH', 'ecdsa-sha2-nistp256', () => ssh2.utils.generateKeyPairSync('ecdsa', { bits: 256 }).private],
     ['ECDSA 384 OpenSSH', 'ecdsa-sha2-nistp384', () => ssh2.utils.generateKeyPairSync('ecdsa', { bits: 384 }).private],
