@@ -141,6 +141,7 @@ describe('uploads', () => {
     )
     client.ssh.kill(new Error('enough'))
     expect(await uploading).toBeInstanceOf(Error)
+    await eventually('the stub noticed', budgetMs, () => Promise.resolve(stub.connections() === 0 || undefined))
     stub.knobs.limitUploads(Number.POSITIVE_INFINITY)
     const next = await connect()
     await next.libvirt.call('CONNECT_GET_HOSTNAME', null, callOptions)
