@@ -39,8 +39,11 @@ export interface ProxyApi {
   patchFinalizers(proxy: Proxy, finalizers: readonly string[], signal?: AbortSignal): Promise<Proxy>
 }
 
-/** Values of a Secret by key, decoded. Fails with a KubeError. */
-export type ReadSecret = (ref: ObjectRef, signal?: AbortSignal) => Promise<ReadonlyMap<string, Buffer>>
+/** Values of a Secret by key, decoded. */
+export type SecretValues = ReadonlyMap<string, Buffer>
+
+/** Reads a Secret from the API server. Fails with a KubeError. */
+export type ReadSecret = (ref: ObjectRef, signal?: AbortSignal) => Promise<SecretValues>
 
 /** Takes Events without waiting and without failing. */
 export interface EventSink {

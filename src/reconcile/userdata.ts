@@ -1,11 +1,11 @@
 // What a Proxy's spec points to in Secrets: user-data and credentials, read when needed and again every five minutes.
 import type { ProbeCredentials } from '../api/probe.ts'
 import type { ManagedSpec, Proxy } from '../api/proxy.ts'
-import { isNotFound } from '../kube/errors.ts'
+import { isNotFound, KubeError } from '../kube/errors.ts'
 import { keyOf } from '../kube/object.ts'
 import type { Clock } from '../lib/clock.ts'
 import { Secret } from '../lib/secret.ts'
-import type { ReadSecret } from './ports.ts'
+import type { ReadSecret, SecretValues } from './ports.ts'
 import { specHash } from './spec-hash.ts'
 
 /** A Secret is read again after this time, milliseconds. */
@@ -97,16 +97,16 @@ export class SecretSources {
       return { kind: 'known', specHash: specHash({ provider, placement, userData: bytes }), bytes: new Secret(bytes) }
     }
     const { name, key } = cloudInitFrom.secretKeyRef
-    const values = await this.#values(proxy, name, signal)
-    if (values === undefined) return missingSecret(proxy, name, 'spec.cloudInitFrom')
+    const values = await this.#values(proxy, name, 'spec.cloudInitFrom', signal)
+    if ('kind' in values) return values
     const bytes = values.get(key)
     if (bytes === undefined) return missingKey(proxy, name, key)
     return { kind: 'known', specHash: specHash({ provider, placement, userData: bytes }), bytes: new Secret(bytes) }
   }
 
   async #readCredentials(proxy: Proxy, name: string, signal: AbortSignal): Promise<Credentials> {
-    const values = await this.#values(proxy, name, signal)
-    if (values === undefined) return missingSecret(proxy, name, 'spec.credentialsSecretRef')
+    const values = await this.#values(proxy, name, 'spec.credentialsSecretRef', signal)
+    if ('kind' in values) return values
     const username = values.get('username')
     if (username === undefined) return missingKey(proxy, name, 'username')
     const password = values.get('password')
@@ -115,11 +115,12 @@ export class SecretSources {
     return { kind: 'known', credentials }
   }
 
-  async #values(proxy: Proxy, name: string, signal: AbortSignal) {
+  async #values(proxy: Proxy, name: string, field: string, signal: AbortSignal): Promise<SecretValues | SecretProblem> {
     try {
       return await this.#read({ namespace: proxy.metadata.namespace, name }, signal)
     } catch (error) {
-      if (isNotFound(error)) return undefined
+      if (isNotFound(error)) return missingSecret(proxy, name, field)
+      if (error instanceof KubeError && error.code === 'KUBE_FORBIDDEN') return forbiddenSecret(proxy, name)
       throw error
     }
   }
@@ -159,5 +160,14 @@ function missingKey(proxy: Proxy, name: string, key: string): SecretProblem {
     kind: 'unavailable',
     reason: 'SecretKeyNotFound',
     message: `Secret ${secret} has no key ${key}: add it, or change the spec`,
+  }
+}
+
+function forbiddenSecret(proxy: Proxy, name: string): SecretProblem {
+  const secret = keyOf({ namespace: proxy.metadata.namespace, name })
+  return {
+    kind: 'unavailable',
+    reason: 'SecretForbidden',
+    message: `the operator may not read Secret ${secret}: allow its service account to get Secrets in that namespace`,
   }
 }

@@ -67,6 +67,8 @@ export class ReconcileHarness {
   leaseHeld = true
   probes = new FakeProbes()
   secretReads = 0
+  /** Set: every read of a Secret fails with it. */
+  secretFailure: KubeError | undefined
   #process: Process | undefined
   /** Hash of the entry `fake`. */
   configHash = 'config-1'
@@ -171,6 +173,7 @@ export class ReconcileHarness {
     await Promise.resolve()
     if (!isAlive()) await new Promise<never>(() => undefined)
     this.secretReads++
+    if (this.secretFailure !== undefined) throw this.secretFailure
     const secret = this.secrets.get(keyOf(ref))
     if (secret !== undefined) return secret
     throw new KubeError('not found', { code: 'KUBE_NOT_FOUND', status: 404, reason: 'NotFound' })

@@ -1,5 +1,6 @@
 // The handler over a scripted provider: what is on the hypervisor and in the status after each story.
 import { afterEach, describe, expect, it } from 'vitest'
+import { KubeError } from '../../../src/kube/errors.ts'
 import { ProviderError } from '../../../src/provider/errors.ts'
 import { isGuarded } from '../../support/memory-proxies.ts'
 import { baseSpec, ReconcileHarness } from '../../support/reconcile-harness.ts'
@@ -590,6 +591,30 @@ describe('Secrets', () => {
     h.secrets.set('default/ud', new Map([['user-data', Buffer.from('x')]]))
     await h.advance(15_000)
     expect(h.phase('a')).toBe('Ready')
+  })
+
+  it('that may not be read are named, with the way out', async () => {
+    const h = begin()
+    h.secretFailure = new KubeError('forbidden', { code: 'KUBE_FORBIDDEN', status: 403, reason: 'Forbidden' })
+    h.proxies.apply('a', fromSecret)
+    await h.settle()
+    expect(h.condition('a', 'Provisioned')).toMatchObject({ status: 'False', reason: 'SecretForbidden' })
+    expect(h.condition('a', 'Provisioned')?.message).toContain('default/ud')
+    h.secretFailure = undefined
+    h.secrets.set('default/ud', new Map([['user-data', Buffer.from('x')]]))
+    await h.advance(15_000)
+    expect(h.phase('a')).toBe('Ready')
+  })
+
+  it('are read once in five minutes, and once more for a create', async () => {
+    const h = begin()
+    h.secrets.set('default/ud', new Map([['user-data', Buffer.from('x')]]))
+    h.hypervisor.nextIp = undefined
+    h.proxies.apply('a', fromSecret)
+    await h.advance(290_000)
+    expect(h.secretReads).toBe(2)
+    await h.advance(300_000)
+    expect(h.secretReads).toBe(3)
   })
 
   it('replace the instance when they are edited, and an Event says so', async () => {
