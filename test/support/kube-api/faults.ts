@@ -30,6 +30,7 @@ const reasons: Readonly<Record<number, string>> = {
 
 export class Faults {
   readonly #failures = new Set<ActiveFailure>()
+  readonly #lost = new Map<string, number>()
   #swallow = 0
   /** Nothing is written to watches, old and new, and none is ended. */
   watchesStalled = false
@@ -43,6 +44,17 @@ export class Faults {
     return () => {
       this.#failures.delete(active)
     }
+  }
+
+  /** Does what the next requests of a method ask, and cuts the connection in place of the answer. */
+  loseAnswers(method: string, count: number): void {
+    this.#lost.set(method, (this.#lost.get(method) ?? 0) + count)
+  }
+
+  takeLostAnswer(method: string): boolean {
+    const left = this.#lost.get(method) ?? 0
+    if (left > 0) this.#lost.set(method, left - 1)
+    return left > 0
   }
 
   /** Withholds the next events from all watches, which stay open and silent about them. */

@@ -33,10 +33,12 @@ export interface SeenRequest {
   readonly url: string
 }
 
+const maxRequestsKept = 10_000
+
 export class KubeApi {
   /** What can go wrong on purpose. */
   readonly faults = new Faults()
-  /** Every request since the start, in order. */
+  /** The requests since the start, in order; after ten thousand the oldest are forgotten. */
   readonly requests: SeenRequest[] = []
   /** Connections accepted since the start. */
   connectionsAccepted = 0
@@ -88,6 +90,7 @@ export class KubeApi {
   /** Listens on a free port; after {@link stop}, on the same one again, with everything still stored. */
   async start(): Promise<void> {
     const server = createServer((request, response) => {
+      if (this.requests.length >= maxRequestsKept) this.requests.splice(0, maxRequestsKept / 2)
       this.requests.push({ method: request.method ?? '', url: request.url ?? '' })
       void handleRequest(
         {

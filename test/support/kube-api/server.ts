@@ -1,5 +1,5 @@
 // HTTP in front of the in-process API: paths, queries and media types to calls of the registry, and errors to Status.
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import { ServerResponse, type IncomingMessage } from 'node:http'
 import { ApiError, badRequest, detailsOf, noSuchPath } from './api-error.ts'
 import { discoveryDocument } from './discovery.ts'
 import type { Faults } from './faults.ts'
@@ -40,8 +40,13 @@ export async function handleRequest(parts: ServerParts, request: IncomingMessage
     const url = new URL(request.url ?? '/', 'http://localhost')
     checkToken(parts, request)
     parts.faults.check(method, url.pathname, url.search)
+    if (parts.faults.takeLostAnswer(method)) {
+      await route(parts, method, url, request, new ServerResponse(request)).finally(() => response.destroy())
+      return
+    }
     await route(parts, method, url, request, response)
   } catch (error) {
+    if (response.destroyed) return
     const known = error instanceof ApiError ? error : new ApiError(500, 'InternalError', String(error))
     if (known.retryAfterSeconds !== undefined) response.setHeader('retry-after', String(known.retryAfterSeconds))
     send(response, known.code, known.toStatus())
