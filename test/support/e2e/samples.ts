@@ -43,8 +43,14 @@ export interface ProviderChange {
   readonly block?: Partial<ProviderEntry['kvm2']>
 }
 
+/** What a kvm2 provider needs to know of a host. */
+export type Kvm2Host = Pick<
+  LibvirtHost,
+  'sshHost' | 'sshPort' | 'sshUser' | 'sshKeyPath' | 'knownHostsPath' | 'socketPath' | 'pool' | 'bridge'
+>
+
 /** The entry of hack/samples/providers-config.yaml for a host of the tests. */
-export async function sampleProvider(host: LibvirtHost, change: ProviderChange): Promise<ProviderEntry> {
+export async function sampleProvider(host: Kvm2Host, change: ProviderChange): Promise<ProviderEntry> {
   const text = await readFile(resolve(folder, 'providers-config.yaml'), 'utf8')
   const [entry] = (parse(text) as { providers: ProviderEntry[] }).providers
   const [sampleHost] = entry?.kvm2.hosts ?? []
