@@ -9,6 +9,7 @@ import { classify } from './errors.ts'
 import type { HostApi, StoragePool } from './host-api.ts'
 import { findInstance, lostMarkError, type FoundInstance } from './instance.ts'
 import { ownership } from './mark.ts'
+import { runningPool } from './pool-space.ts'
 import { removeDomain } from './remove.ts'
 import { seedName } from './volume-xml.ts'
 import { readSeedOwner, removeVolumes } from './volumes.ts'
@@ -91,6 +92,7 @@ async function deleteLocked(
     engine.known.forget(host.name, found.domain.uuid)
   }
   const pool = await api.findPool(host.pool, { signal })
+  await runningPool({ api, pool, host: host.name, signal })
   const scope = { api, pool, host: host.name, instanceName: name, guard: context }
   // With a domain of ours gone its volumes are ours too; without one the seed says whose they are.
   if (found !== undefined || (await mayRemoveVolumes(api, pool, request, name, signal))) await removeVolumes(scope)

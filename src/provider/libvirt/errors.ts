@@ -186,6 +186,7 @@ const unauthorized = { kind: 'permanent', code: 'Unauthorized', checkReason: 'Un
 export const sshRows: { readonly [C in SshErrorCode]: ErrorClass } = {
   // The Secret may not have landed yet.
   CREDENTIALS_MISSING: { kind: 'transient', code: 'CredentialsUnavailable', checkReason: 'CredentialsUnavailable' },
+  CREDENTIALS_UNREADABLE: { kind: 'transient', code: 'CredentialsUnavailable', checkReason: 'CredentialsUnavailable' },
   CREDENTIALS_INVALID: { kind: 'permanent', code: 'CredentialsUnavailable', checkReason: 'CredentialsUnavailable' },
   TCP: unreachable,
   HANDSHAKE: unreachable,

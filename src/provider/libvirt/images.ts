@@ -15,7 +15,7 @@ import {
 } from './image-cache.ts'
 import { classifyInCreate } from './errors.ts'
 import type { ImageChoice } from './placement.ts'
-import { requireSpace } from './pool-space.ts'
+import { requireSpace, runningPool } from './pool-space.ts'
 import type { Company, Participant, SharedWork } from './shared-work.ts'
 import { backingPath } from './volume-xml.ts'
 
@@ -34,10 +34,14 @@ export class Images {
     this.#deps = deps
   }
 
-  /** The image if it is there, whole and the wanted one. */
+  /**
+   * The image if it is there, whole and the wanted one.
+   * @throws ProviderError permanent (environment) when the pool does not run: volumes cannot even be looked up then
+   */
   async find(host: Kvm2Host, choice: ImageChoice, signal: AbortSignal): Promise<BaseImage | undefined> {
     const api = await this.#deps.connections.line(host.name, 'shared', signal)
     const pool = await api.findPool(host.pool, { signal })
+    await runningPool({ api, pool, host: host.name, signal })
     return (await this.#look(api, pool, choice, signal)).found
   }
 

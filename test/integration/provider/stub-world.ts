@@ -1,0 +1,117 @@
+// A kvm2 provider over the SSH+libvirt stub and a real HTTP server of images; what the tests of this folder begin with.
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { systemClock } from '../../../src/lib/clock.ts'
+import { Secret } from '../../../src/lib/secret.ts'
+import { createLogger } from '../../../src/observe/logger.ts'
+import { createMetrics, type Metrics } from '../../../src/observe/metrics.ts'
+import type { CreateContext, CreateRequest, DeleteRequest, Owner, Provider } from '../../../src/provider/contract.ts'
+import { decorateProvider } from '../../../src/provider/decorate.ts'
+import { kvm2BlockSchema, normaliseKvm2Block } from '../../../src/provider/libvirt/config.ts'
+import { createKvm2Provider, type Kvm2Deps } from '../../../src/provider/libvirt/provider.ts'
+import { SharedWork } from '../../../src/provider/libvirt/shared-work.ts'
+import { instanceName } from '../../../src/provider/names.ts'
+import { startLibvirtStub, type LibvirtStub, type LibvirtStubOptions } from '../../support/libvirt-stub/stub.ts'
+
+export const installation = 'home'
+export const userData = '#cloud-config\n# canary-user-data\n'
+export const imageBytes = Buffer.alloc(600_000, 'QFI image bytes ')
+
+export type Answer = (request: IncomingMessage, response: ServerResponse) => void
+
+export interface World extends AsyncDisposable {
+  readonly stub: LibvirtStub
+  readonly images: { readonly url: string; readonly requests: string[]; answer: Answer }
+  /** Every line logged so far, at the lowest level. */
+  readonly lines: Record<string, unknown>[]
+  readonly metrics: Metrics
+  /** A provider of its own, as a new operator process would have; closed with the world. */
+  provider(block?: object, deps?: Partial<Kvm2Deps>): Provider
+}
+
+export async function startWorld(options: LibvirtStubOptions = {}): Promise<World> {
+  const stub = await startLibvirtStub(options)
+  const images = { url: '', requests: [] as string[], answer: wholeImage }
+  const server = createServer((request, response) => {
+    images.requests.push(`${request.method ?? ''} ${request.url ?? ''}`)
+    images.answer(request, response)
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  images.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/image.qcow2`
+  const lines: Record<string, unknown>[] = []
+  const metrics = createMetrics()
+  const log = createLogger({
+    level: 'trace',
+    destination: { write: (line) => void lines.push(JSON.parse(line) as Record<string, unknown>) },
+  })
+  const providers: Provider[] = []
+  return {
+    stub,
+    images,
+    lines,
+    metrics,
+    provider(block = {}, deps = {}) {
+      const kvm2 = kvm2BlockSchema.parse({
+        sshKeyFile: stub.keyFile,
+        knownHostsFile: stub.knownHostsFile,
+        diskSizeGb: 1,
+        images: { tiny: { url: images.url } },
+        machineTypes: { small: { vcpus: 1, memoryMiB: 512 } },
+        hosts: [{ name: 'lab', address: stub.address, user: stub.user, socket: stub.socketPath, bridge: 'br0' }],
+        ...block,
+      })
+      const entry = { name: 'kvm2-lab', maxConcurrentCreates: 4, kvm2: normaliseKvm2Block(kvm2) }
+      const parts = { clock: systemClock, random: Math.random, log, metrics, installation }
+      const fetches = new SharedWork()
+      const addressPolicy = { allowLoopback: true }
+      const provider = decorateProvider(createKvm2Provider(entry, { ...parts, fetches, addressPolicy, ...deps }), parts)
+      providers.push(provider)
+      return provider
+    },
+    async [Symbol.asyncDispose]() {
+      await Promise.all(providers.map((provider) => provider.close()))
+      server.closeAllConnections()
+      server.close()
+      await stub.close()
+    },
+  }
+}
+
+export const wholeImage: Answer = (request, response) => {
+  response.writeHead(200, { 'content-length': imageBytes.byteLength })
+  response.end(request.method === 'HEAD' ? undefined : imageBytes)
+}
+
+export function ownerOf(name: string): Owner {
+  return { uid: `uid-${name}`, installation, namespace: 'default', name }
+}
+
+export function createRequest(name = 'a', change: Partial<CreateRequest> = {}): CreateRequest {
+  const owner = ownerOf(name)
+  return {
+    owner,
+    instanceName: instanceName(owner),
+    specHash: 'v1:1',
+    placement: { machineType: 'small', image: 'tiny' },
+    userData: new Secret(Buffer.from(userData)),
+    intents: [],
+    ...change,
+  }
+}
+
+export function deleteRequest(name = 'a', change: Partial<DeleteRequest> = {}): DeleteRequest {
+  const owner = ownerOf(name)
+  return { owner, instanceName: instanceName(owner), intents: [{ target: 'lab' }], ...change }
+}
+
+export function context(change: Partial<CreateContext> = {}): CreateContext {
+  return {
+    signal: new AbortController().signal,
+    mayMutate: () => true,
+    isLive: () => Promise.resolve(false),
+    record: () => Promise.resolve(),
+    progress: () => undefined,
+    ...change,
+  }
+}
