@@ -54,10 +54,11 @@ function multipart(parts: readonly Part[]): string {
 export const guestAgentScript = `#!/bin/sh
 # Installs and starts the QEMU guest agent, by which the operator learns this machine's address.
 set -u
+PATH=\${PATH:-/usr/sbin:/usr/bin:/sbin:/bin}
 
 say() { echo "guest-agent: $*"; }
 
-installed() { command -v qemu-ga >/dev/null 2>&1 || [ -x /usr/sbin/qemu-ga ] || [ -x /usr/bin/qemu-ga ]; }
+installed() { command -v qemu-ga >/dev/null 2>&1; }
 
 install_agent() {
   if command -v apt-get >/dev/null 2>&1; then

@@ -1,0 +1,102 @@
+// The seed and its script judged by programs that are not ours: isoinfo, and a POSIX shell with stand-ins for package managers.
+import { spawnSync } from 'node:child_process'
+import { chmod, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { buildSeed } from '../../../src/provider/nocloud/seed.ts'
+import { guestAgentScript } from '../../../src/provider/nocloud/vendor-data.ts'
+
+let folder: string
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'seed-tools-'))
+})
+afterEach(async () => {
+  await rm(folder, { recursive: true })
+})
+
+function run(program: string, args: readonly string[], env?: NodeJS.ProcessEnv): string {
+  const { status, stdout, stderr, error } = spawnSync(program, args, { encoding: 'utf8', ...(env && { env }) })
+  if (error !== undefined || status !== 0) throw new Error(`${program}: ${error?.message ?? stderr}`)
+  return stdout
+}
+
+const isoinfo = spawnSync('isoinfo', ['-version']).error === undefined
+
+describe.skipIf(!isoinfo)(isoinfo ? 'isoinfo' : 'isoinfo (skipped: it is not installed here)', () => {
+  it('finds label, names and content', async () => {
+    const userData = Buffer.from('#cloud-config\nä: "byte for byte"\n')
+    const file = join(folder, 'seed.iso')
+    const owner = { installation: 'home', uid: 'u-1' }
+    const options = { owner, instanceName: 'proxy-abc', userData, installGuestAgent: true, createdAt: new Date() }
+    await writeFile(file, buildSeed(options))
+    expect(run('isoinfo', ['-d', '-i', file])).toMatch(/Volume id: cidata\n[^]*Rock Ridge signatures version 1 found/)
+    const names = run('isoinfo', ['-R', '-f', '-i', file]).split('\n').filter(Boolean)
+    expect(names.sort()).toEqual(['/meta-data', '/user-data', '/vendor-data'])
+    expect(run('isoinfo', ['-R', '-x', '/user-data', '-i', file])).toBe(userData.toString())
+    expect(run('isoinfo', ['-R', '-x', '/vendor-data', '-i', file])).toBe(guestAgentScript)
+  })
+})
+
+describe('guest agent script', () => {
+  /** A PATH with nothing but a shell's needs and the given programs, each of which notes its call. */
+  async function guest(programs: Readonly<Record<string, string>>) {
+    const shell = run('sh', ['-c', 'command -v sh']).trim()
+    await symlink(shell, join(folder, 'sh'))
+    const log = join(folder, 'log')
+    await writeFile(log, '')
+    for (const [name, body] of Object.entries({ sleep: '', ...programs })) {
+      const path = join(folder, name)
+      await writeFile(path, `#!${shell}\nprintf '%s\\n' "$(printf '%s' "\${0##*/}") $*" >>'${log}'\n${body}\n`)
+      await chmod(path, 0o755)
+    }
+    const script = join(folder, 'script')
+    await writeFile(script, guestAgentScript)
+    return async () => {
+      const result = spawnSync(shell, [script], { encoding: 'utf8', env: { PATH: folder } })
+      return { status: result.status, said: result.stdout, calls: await readFile(log, 'utf8') }
+    }
+  }
+  const installs = () => `: >'${folder}/qemu-ga' && PATH=/usr/bin:/bin chmod +x '${folder}/qemu-ga'`
+
+  it.each([
+    ['apt-get', 'apt-get -o DPkg::Lock::Timeout=300 install -q -y --no-install-recommends qemu-guest-agent'],
+    ['dnf', 'dnf install -y qemu-guest-agent'],
+    ['yum', 'yum install -y qemu-guest-agent'],
+    ['zypper', 'zypper --non-interactive install qemu-guest-agent'],
+    ['apk', 'apk add --no-cache qemu-guest-agent'],
+  ])('installs with %s and starts with systemctl, once', async (manager, call) => {
+    const boot = await guest({ [manager]: `case "$*" in *install*|*add*) ${installs()};; esac`, systemctl: '' })
+    const first = await boot()
+    expect(first.status).toBe(0)
+    expect(first.calls.split('\n')).toContain(call)
+    expect(first.calls).toContain('systemctl start qemu-guest-agent')
+    const again = await boot()
+    expect(again.status).toBe(0)
+    expect(again.calls.split(call).length).toBe(2)
+  })
+
+  it('starts with OpenRC where there is no systemd', async () => {
+    const boot = await guest({ 'qemu-ga': '', 'rc-service': '', 'rc-update': '' })
+    const { status, calls } = await boot()
+    expect(status).toBe(0)
+    expect(calls).toContain('rc-update add qemu-guest-agent default\nrc-service qemu-guest-agent start\n')
+  })
+
+  it('tries again while the mirror is away, then says so and fails', async () => {
+    const boot = await guest({ 'apt-get': 'exit 1', systemctl: '' })
+    const { status, said, calls } = await boot()
+    expect(status).toBe(1)
+    expect(said).toContain('could not be installed')
+    expect(calls.split('\n').filter((line) => line.startsWith('apt-get')).length).toBe(5)
+    expect(calls).not.toContain('systemctl')
+  })
+
+  it('is understood by the shells that images have', () => {
+    for (const shell of ['dash', 'bash', 'busybox']) {
+      if (spawnSync(shell, ['--help']).error !== undefined) continue
+      const args = shell === 'busybox' ? ['sh', '-n'] : ['-n']
+      expect(spawnSync(shell, args, { input: guestAgentScript, encoding: 'utf8' }).stderr).toBe('')
+    }
+  })
+})
