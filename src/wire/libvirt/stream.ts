@@ -27,12 +27,14 @@ export interface StreamHandlers {
  * - `queued`: waits for a place, for as long as its owner lets it.
  * - `opening`: the reply to the call is awaited.
  * - `cancelled`: the owner left while the call was under way: a stream that opens all the same is aborted.
+ * - `failed`: the daemon's error overtook its reply, which still holds the place.
  * - `finishing`, `aborting`: our last packet is written, the daemon's last word is awaited.
  */
 type State =
   | { readonly kind: 'queued' }
   | { readonly kind: 'opening'; readonly serial: number; readonly timer: Timer }
   | { readonly kind: 'cancelled'; readonly serial: number; readonly timer: Timer }
+  | { readonly kind: 'failed'; readonly serial: number; readonly timer: Timer }
   | { readonly kind: 'open'; readonly serial: number }
   | { readonly kind: 'finishing'; readonly serial: number; readonly timer: Timer | undefined }
   | { readonly kind: 'aborting'; readonly serial: number; readonly timer: Timer }
@@ -114,6 +116,7 @@ export class StreamExchange implements Exchange {
       case 'cancelled':
         return
       case 'aborting':
+      case 'failed':
       case 'done':
         break
       default:
@@ -143,6 +146,11 @@ export class StreamExchange implements Exchange {
 
   #onReply(frame: Frame): void {
     const state = this.#state
+    if (state.kind === 'failed') {
+      this.#setState({ kind: 'done' })
+      this.#host.exchanges.done(state.serial)
+      return
+    }
     if (state.kind !== 'opening' && state.kind !== 'cancelled') {
       this.#violation('a second reply')
       return
@@ -163,10 +171,7 @@ export class StreamExchange implements Exchange {
   #onStream(frame: Frame): void {
     const state = this.#state
     if (state.kind === 'opening' || state.kind === 'cancelled') {
-      // One of libvirtd's threads replies while another already sends.
-      if (this.procedure !== 'STORAGE_VOL_DOWNLOAD' || frame.status !== MessageStatus.CONTINUE)
-        this.#violation('a stream packet before the reply')
-      else if (state.kind === 'opening') this.#handlers.onData(frame.payload)
+      this.#onEarlyStream(frame, state)
       return
     }
     if (state.kind !== 'open' && state.kind !== 'finishing' && state.kind !== 'aborting') {
@@ -197,18 +202,34 @@ export class StreamExchange implements Exchange {
     this.#host.exchanges.done(state.serial)
   }
 
+  /** One of libvirtd's threads replies while another already sends. */
+  #onEarlyStream(frame: Frame, state: Extract<State, { kind: 'opening' | 'cancelled' }>): void {
+    if (frame.status === MessageStatus.ERROR) {
+      this.#fail(remoteError(this.procedure, frame), { ...state, kind: 'failed' })
+    } else if (frame.status !== MessageStatus.CONTINUE || this.procedure !== 'STORAGE_VOL_DOWNLOAD') {
+      this.#violation('a stream packet before the reply')
+    } else if (state.kind === 'opening') {
+      this.#handlers.onData(frame.payload)
+    }
+  }
+
   #sendAbort(serial: number): void {
     this.#setState({ kind: 'aborting', serial, timer: this.#abortTimer() })
     this.#host.write(streamFrame(this.procedure, serial, 'ERROR'))
   }
 
   #end(error: LibvirtError | LibvirtConnectionError | undefined): void {
-    const { kind } = this.#state
-    this.#setState({ kind: 'done' })
-    if (error === undefined) {
-      this.#ended.resolve(undefined)
+    if (error !== undefined) {
+      this.#fail(error, { kind: 'done' })
       return
     }
+    this.#setState({ kind: 'done' })
+    this.#ended.resolve(undefined)
+  }
+
+  #fail(error: LibvirtError | LibvirtConnectionError, next: State): void {
+    const { kind } = this.#state
+    this.#setState(next)
     this.#opened.reject(error)
     this.#ended.reject(error)
     if (kind === 'queued' || kind === 'opening' || kind === 'open' || kind === 'finishing')

@@ -208,6 +208,19 @@ describe('calls', () => {
     expect(await connection.call('CONNECT_GET_HOSTNAME', null, budget)).toEqual({ hostname: 'host' })
   })
 
+  it('leave no timer, and no listener on a signal that outlives them', async () => {
+    const { connection } = await daemon.open(clock)
+    const { signal } = new AbortController()
+    daemon.answer('CONNECT_GET_HOSTNAME', { hostname: 'host' })
+    daemon.on('CONNECT_GET_TYPE', (peer, call) => peer.refuse(call, remoteError(1, 'no')))
+    for (let round = 0; round < 3; round++) {
+      await connection.call('CONNECT_GET_HOSTNAME', null, { ...budget, signal })
+      await outcome(connection.call('CONNECT_GET_TYPE', null, { ...budget, signal }))
+    }
+    expect(getEventListeners(signal, 'abort')).toEqual([])
+    expect(clock.pendingCount).toBe(0)
+  })
+
   it('are at most four at a time, first come first served', async () => {
     const { connection, peer } = await daemon.open(clock)
     const names = Array.from({ length: 10 }, (_, index) => `vm-${index}`)

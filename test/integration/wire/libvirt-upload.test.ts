@@ -229,7 +229,30 @@ describe('an upload that the daemon ends', () => {
     expect(clock.pendingCount).toBe(0)
   })
 
-  it('by data before the reply ends the connection', async () => {
+  it.each(['reply', 'refuse'] as const)('by an error that overtakes the %s keeps the place until then', async (how) => {
+    daemon.on('STORAGE_VOL_UPLOAD', (to, opening) => to.socket.write(streamError(opening, 5)))
+    const source = new TestSource([pattern(10)])
+    expect(await outcome(connection.upload(vol, source, { ...budget, length: 10n }))).toMatchObject({
+      name: 'LibvirtError',
+      int1: 5,
+    })
+    expect(source.pulled).toBe(0)
+    expect(connection.load).toEqual({ active: 1, queued: 0 })
+    if (how === 'reply') peer.reply(await call(), 'STORAGE_VOL_UPLOAD', null)
+    else peer.refuse(await call(), remoteError(ErrorCode.INTERNAL_ERROR, 'too late'))
+    await expectGoodAsNew()
+    expect(peer.frames.filter((frame) => frame.type === 3)).toEqual([])
+  })
+
+  it('by an error that overtakes a reply that never comes ends the connection', async () => {
+    daemon.on('STORAGE_VOL_UPLOAD', (to, opening) => to.socket.write(streamError(opening, 5)))
+    await outcome(connection.upload(vol, new TestSource([]), { ...budget, length: 0n }))
+    await clock.advance(streamOpenTimeoutMs)
+    expect(await connection.closed).toMatchObject({ code: 'TIMEOUT' })
+    expect(clock.pendingCount).toBe(0)
+  })
+
+  it('by an end before the reply ends the connection', async () => {
     daemon.on('STORAGE_VOL_UPLOAD', (to, opening) => to.stream(opening, 'OK'))
     const result = outcome(connection.upload(vol, new TestSource([]), { ...budget, length: 0n }))
     expect(await result).toMatchObject({ constructor: LibvirtConnectionError, code: 'PROTOCOL' })
