@@ -67,6 +67,8 @@ export class ReconcileHarness {
   leaseHeld = true
   probes = new FakeProbes()
   secretReads = 0
+  /** Called after each read of a Secret. */
+  onSecretRead: () => void = () => undefined
   /** Set: every read of a Secret fails with it. */
   secretFailure: KubeError | undefined
   #process: Process | undefined
@@ -175,6 +177,7 @@ export class ReconcileHarness {
     this.secretReads++
     if (this.secretFailure !== undefined) throw this.secretFailure
     const secret = this.secrets.get(keyOf(ref))
+    this.onSecretRead()
     if (secret !== undefined) return secret
     throw new KubeError('not found', { code: 'KUBE_NOT_FOUND', status: 404, reason: 'NotFound' })
   }

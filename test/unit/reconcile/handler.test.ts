@@ -2,6 +2,7 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { KubeError } from '../../../src/kube/errors.ts'
 import { ProviderError } from '../../../src/provider/errors.ts'
+import { specHash } from '../../../src/reconcile/spec-hash.ts'
 import { isGuarded } from '../../support/memory-proxies.ts'
 import { baseSpec, ReconcileHarness } from '../../support/reconcile-harness.ts'
 
@@ -173,6 +174,52 @@ describe('repair', () => {
   })
 })
 
+describe('repair, in detail', () => {
+  const begins = (h: ReconcileHarness) => h.hypervisor.steps.filter(({ step }) => step === 'begin').length
+
+  it('concludes nothing from what was seen during the repair', async () => {
+    const h = begin()
+    h.proxies.apply('a', baseSpec)
+    await h.settle()
+    const hold = h.hypervisor.hold('start')
+    h.hypervisor.only().state = 'stopped'
+    await h.advance(30_000)
+    await hold.reached
+    h.add('a')
+    await h.advance(60_000)
+    hold.release()
+    await h.settle()
+    expect(h.phase('a')).toBe('Ready')
+    expect(begins(h)).toBe(2)
+  })
+
+  it('forgets failures once the instance runs', async () => {
+    const h = begin()
+    h.proxies.apply('a', baseSpec)
+    await h.settle()
+    const told = () => h.events.filter(({ reason }) => reason === 'StartFailed').map(({ message }) => message)
+    for (const expected of [['no luck'], ['no luck', 'no luck']]) {
+      h.hypervisor.fail('start', ProviderError.transient('no luck', { code: 'StartFailed' }))
+      h.hypervisor.only().state = 'stopped'
+      await h.advance(60_000)
+      expect(told()).toEqual(expected)
+      expect(h.phase('a')).toBe('Ready')
+    }
+  })
+
+  it('ends with the object, even one that was removed by force', async () => {
+    const h = begin()
+    h.proxies.apply('a', baseSpec)
+    await h.settle()
+    h.proxies.forceDelete('a')
+    await h.settle()
+    const before = h.hypervisor.steps.length
+    await h.advance(600_000)
+    expect(h.hypervisor.steps.length).toBe(before)
+    expect(h.probes.watched.size).toBe(0)
+  })
+})
+
 describe('replacement', () => {
   it('deletes the old instance, waits until it is gone, creates the new one', async () => {
     const h = begin()
@@ -219,6 +266,20 @@ describe('replacement', () => {
     expect(h.hypervisor.steps.filter(({ step }) => step === 'begin')).toHaveLength(1)
     expect(h.phase('a')).toBe('Ready')
     expect(h.proxies.status('a').observedGeneration).toBe(2)
+  })
+
+  it('is not Ready at another port before it was probed there', async () => {
+    const h = begin()
+    h.proxies.apply('a', baseSpec)
+    await h.settle()
+    h.probes.answer = { kind: 'pending' }
+    h.proxies.apply('a', { ...baseSpec, port: 8888 })
+    await h.settle()
+    expect(h.proxies.status('a')).toMatchObject({ phase: 'Running', endpoint: 'http://192.0.2.10:8888' })
+    expect(h.condition('a', 'Healthy')).toMatchObject({ status: 'Unknown', reason: 'NotProbed' })
+    h.probes.say('default/a', { kind: 'healthy', latencyMs: 1 })
+    await h.settle()
+    expect(h.phase('a')).toBe('Ready')
   })
 
   it('aborts a create whose spec changed, and waits until it let go', async () => {
@@ -591,6 +652,19 @@ describe('Secrets', () => {
     h.secrets.set('default/ud', new Map([['user-data', Buffer.from('x')]]))
     await h.advance(15_000)
     expect(h.phase('a')).toBe('Ready')
+  })
+
+  it('that change just before a create give the hash of the bytes that are handed over', async () => {
+    const h = begin()
+    h.secrets.set('default/ud', new Map([['user-data', Buffer.from('one')]]))
+    h.onSecretRead = () => h.secrets.set('default/ud', new Map([['user-data', Buffer.from('two')]]))
+    h.proxies.apply('a', fromSecret)
+    await h.settle()
+    expect(h.hypervisor.only().userData?.toString()).toBe('two')
+    const userData = Buffer.from('two')
+    expect(h.hypervisor.only().specHash).toBe(specHash({ provider: 'fake', placement: baseSpec.placement, userData }))
+    await h.advance(300_000)
+    expect(h.reasons('a')).not.toContain('UserDataChanged')
   })
 
   it('that may not be read are named, with the way out', async () => {

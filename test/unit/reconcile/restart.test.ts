@@ -221,6 +221,8 @@ describe('an API server that is away', () => {
     await h.advance(120_000)
     expect([...h.proxies.objects.keys()].sort()).toEqual(['default/b', 'default/c', 'default/d'])
     for (const name of ['b', 'c', 'd']) expect(h.phase(name)).toBe('Ready')
+    // what a create returned while nobody could write it down was kept: b twice, for its specs, and the others once
+    expect(h.hypervisor.steps.filter(({ step }) => step === 'begin')).toHaveLength(5)
     expect(h.hypervisor.instances.size).toBe(3)
     expect(h.hypervisor.volumes.size).toBe(3)
   })
