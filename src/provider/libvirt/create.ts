@@ -14,7 +14,7 @@ import { domainState, type Domain, type HostApi } from './host-api.ts'
 import type { BaseImage } from './image-cache.ts'
 import { findInstance, instanceState, pausedError, type FoundInstance } from './instance.ts'
 import { resolvePlacement, type ResolvedPlacement } from './placement.ts'
-import { gibBytes, requireSpace, seedReserveBytes } from './pool-space.ts'
+import { gibBytes, requireSpace, runningPool, seedReserveBytes } from './pool-space.ts'
 import { removeDomain } from './remove.ts'
 import { ensureOverlay, removeVolumes, writeSeed, type VolumeScope } from './volumes.ts'
 import { overlayName } from './volume-xml.ts'
@@ -33,7 +33,6 @@ export async function createInstance(engine: Engine, request: CreateRequest, con
   const { host } = placement
   const work: Work = { engine, request, context, placement, host }
   try {
-    await context.record({ target: host.name })
     return await createOn(work)
   } catch (thrown) {
     throw classifyInCreate(thrown, { target: host.name, signal: context.signal })
@@ -41,8 +40,9 @@ export async function createInstance(engine: Engine, request: CreateRequest, con
 }
 
 /**
- * The image comes before the place and the lock: waiting for a download holds neither. What was seen without the lock is
- * looked at again with it; when it changed so that an image is needed after all, all begins anew.
+ * The intent is recorded once the host has answered: a deletion asks every recorded target, and would wait for a host that
+ * never let us in. The image comes before the place and the lock: waiting for a download holds neither. What was seen without
+ * the lock is looked at again with it; when it changed so that an image is needed after all, all begins anew.
  */
 async function createOn(work: Work): Promise<string> {
   const { engine, request, context, host } = work
@@ -50,7 +50,9 @@ async function createOn(work: Work): Promise<string> {
   const slots = engine.slots.get(host.name)
   if (slots === undefined) throw new Error(`host ${host.name} has no limit of creates`)
   for (;;) {
-    const image = (await needsImage(work)) ? await obtainImage(work) : undefined
+    const needed = await needsImage(work)
+    await context.record({ target: host.name })
+    const image = needed ? await obtainImage(work) : undefined
     const domain = await slots.run(
       () => engine.names.run(nameKey(host, request.instanceName), () => createLocked(work, image), signal),
       signal,
@@ -62,9 +64,12 @@ async function createOn(work: Work): Promise<string> {
 async function needsImage(work: Work): Promise<boolean> {
   const { engine, request, context, host } = work
   const api = await sharedLine(engine, host, context.signal)
-  const found = await findInstance(api, request.instanceName, context.signal)
-  if (found === undefined) return true
-  return (await adopt(work, api, found)).kind === 'replace'
+  const { signal } = context
+  const found = await findInstance(api, request.instanceName, signal)
+  if (found !== undefined && (await adopt(work, api, found)).kind === 'keep') return false
+  const pool = await api.findPool(host.pool, { signal })
+  await runningPool({ api, pool, host: host.name, signal })
+  return true
 }
 
 async function obtainImage(work: Work): Promise<BaseImage> {

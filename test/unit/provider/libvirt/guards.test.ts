@@ -220,6 +220,16 @@ describe('permission to change', () => {
     expect(kept.recorded).toEqual([{ target: 'a' }])
   })
 
+  it('is not recorded before the host answered and its pool runs, for a deletion would wait for both', async () => {
+    const host = new FakeHost()
+    const kept = context()
+    const locked = operator(host, { dial: () => Promise.reject(new Error('no way in')) })
+    await expect(locked.create(createRequest(), kept)).rejects.toMatchObject({ kind: 'transient' })
+    host.poolState = 0
+    await expect(operator(host).create(createRequest(), kept)).rejects.toMatchObject({ code: 'PoolNotActive' })
+    expect([kept.recorded, host.changes]).toEqual([[], []])
+  })
+
   it('is not sought for a placement that selects nothing, and no host is dialled', async () => {
     let dialled = 0
     const provider = operator(new FakeHost(), { dial: () => Promise.reject(new Error(`dial ${++dialled}`)) })
