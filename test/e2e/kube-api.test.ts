@@ -1,5 +1,6 @@
 // A real Kubernetes API server against the suite that the in-process API passes too, so that neither can drift.
-import { clusterAvailable, startCluster } from '../support/cluster.ts'
+import { clusterAvailable, clusterScript, startCluster } from '../support/cluster.ts'
+import { runCommand } from '../support/command.ts'
 import { eventually } from '../support/eventually.ts'
 import { KubeClient, isAlreadyExists } from '../../src/kube/client.ts'
 import { kubeApiSuite } from '../support/kube-api/suite.ts'
@@ -22,6 +23,11 @@ if (available.kind === 'no') {
     await eventually('the widgets are served', 60_000, () => client.list(widgets))
     return {
       client,
+      kubectl: (args, input) =>
+        runCommand(clusterScript, ['kubectl', ...args], {
+          env: { ...process.env, CLUSTER_DIR: cluster.dir },
+          ...(input !== undefined && { input }),
+        }),
       compact: () => undefined,
       close: async () => {
         await client.close()

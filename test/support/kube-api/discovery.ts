@@ -13,10 +13,37 @@ export function discoveryDocument(kinds: readonly ServedKind[], path: string): J
     case '/apis':
       return { kind: 'APIGroupList', apiVersion: 'v1', groups: groups.map((group) => groupDocument(kinds, group)) }
     case '/openapi/v3':
-      return { paths: {} }
+      return {
+        paths: Object.fromEntries(groupVersions(kinds).map((gv) => [gv, { serverRelativeURL: `/openapi/v3/${gv}` }])),
+      }
     default:
-      return collectionDocument(kinds, groups, path)
+      return openApiDocument(kinds, path) ?? collectionDocument(kinds, groups, path)
   }
+}
+
+/** `api/v1`, `apis/group/version`. */
+function groupVersions(kinds: readonly ServedKind[]): string[] {
+  return [...new Set(kinds.map(groupVersionPath))]
+}
+
+function groupVersionPath(kind: ServedKind): string {
+  return kind.group === '' ? `api/${kind.version}` : `apis/${kind.group}/${kind.version}`
+}
+
+/** Says no more than that the server itself validates fields, which is what kubectl looks for before it applies. */
+function openApiDocument(kinds: readonly ServedKind[], path: string): Json | undefined {
+  const served = kinds.filter((kind) => path === `/openapi/v3/${groupVersionPath(kind)}`)
+  if (served.length === 0) return undefined
+  const operation = (kind: ServedKind) => ({
+    parameters: [{ name: 'fieldValidation', in: 'query', schema: { type: 'string' } }],
+    responses: {},
+    'x-kubernetes-group-version-kind': { group: kind.group, version: kind.version, kind: kind.kind },
+  })
+  const paths = served.map((kind) => [
+    `/${groupVersionPath(kind)}${kind.namespaced ? '/namespaces/{namespace}' : ''}/${kind.plural}/{name}`,
+    { patch: operation(kind) },
+  ])
+  return { openapi: '3.0.0', info: { title: 'Kubernetes', version: 'v1' }, paths: Object.fromEntries(paths) as Json }
 }
 
 function collectionDocument(kinds: readonly ServedKind[], groups: readonly string[], path: string): Json | undefined {

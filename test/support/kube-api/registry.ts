@@ -39,7 +39,7 @@ export class Registry {
     return object
   }
 
-  create(kind: ServedKind, namespace: string | undefined, body: Json): Stored {
+  create(kind: ServedKind, namespace: string | undefined, body: Json, strict = false): Stored {
     const meta = jsonAt(body, 'metadata') ?? {}
     const name = textAt(meta, 'name') ?? ''
     this.#checkAddress(kind, body, { kind, namespace, name })
@@ -65,7 +65,9 @@ export class Registry {
       creationTimestamp: now(),
       ...(kind.generation && { generation: 1 }),
     }
-    const draft = prepare(kind, { ...(kind.status ? without(body, 'status') : body), metadata })
+    const given = { ...(kind.status ? without(body, 'status') : body), metadata }
+    const draft = prepare(kind, given)
+    if (strict) refuseUnknown(kind, given, draft)
     problems.push(...(kind.validate?.(draft, undefined) ?? []))
     if (problems.length > 0) throw invalid(kind, name, problems)
     if (this.#storage.get(idOf(kind), namespace, name) !== undefined) throw alreadyExists(kind, name)
@@ -73,7 +75,7 @@ export class Registry {
   }
 
   /** PUT: everything but the status, or the status alone. */
-  update(address: Address, body: Json, subresource: 'status' | undefined): Stored {
+  update(address: Address, body: Json, subresource: 'status' | undefined, strict = false): Stored {
     const { kind, name } = address
     this.#checkAddress(kind, body, address)
     const old = this.get(address)
@@ -84,16 +86,21 @@ export class Registry {
       throw invalid(kind, name, [{ field: 'metadata.resourceVersion', message }])
     }
     checkUid(kind, name, textAt(meta, 'uid'), old)
-    return this.#write(address, old, body, subresource)
+    return this.#write(address, old, body, subresource, strict)
   }
 
   /** PATCH. `apply` makes the new object of the present one. */
-  patch(address: Address, apply: (present: Stored) => unknown, subresource: 'status' | undefined): Stored {
+  patch(
+    address: Address,
+    apply: (present: Stored) => unknown,
+    subresource: 'status' | undefined,
+    strict = false,
+  ): Stored {
     const old = this.get(address)
     const patched = apply(old)
     if (!isJson(patched)) throw badRequest('the patch does not leave an object')
     this.#checkAddress(address.kind, patched, address)
-    return this.#write(address, old, patched, subresource)
+    return this.#write(address, old, patched, subresource, strict)
   }
 
   delete(address: Address, preconditions: DeletePreconditions): Deleted {
@@ -119,12 +126,13 @@ export class Registry {
     return { kind: 'marked', object: this.#storage.write(idOf(kind), { ...old, metadata }) }
   }
 
-  #write(address: Address, old: Stored, body: Json, subresource: 'status' | undefined): Stored {
+  #write(address: Address, old: Stored, body: Json, subresource: 'status' | undefined, strict: boolean): Stored {
     const { kind, name } = address
     const meta = jsonAt(body, 'metadata') ?? {}
     const version = textAt(meta, 'resourceVersion')
     if (version !== undefined && version !== '' && version !== old.metadata.resourceVersion) throw modified(kind, name)
     const next = subresource === 'status' ? prepare(kind, statusDraft(old, body)) : updateDraft(kind, old, body, meta)
+    if (strict) refuseUnknown(kind, body, subresource === 'status' ? next : { ...next, status: body['status'] })
     const problems = [...uidProblems(old, meta), ...finalizerProblems(old, next), ...(kind.validate?.(next, old) ?? [])]
     if (problems.length > 0) throw invalid(kind, name, problems)
     if (isDeepStrictEqual(next, old)) return old
@@ -151,6 +159,25 @@ export class Registry {
       throw badRequest('the namespace of the provided object does not match the namespace sent on the request')
     }
   }
+}
+
+/** As `fieldValidation=Strict` asks: what would be pruned is refused. @throws ApiError 400 */
+function refuseUnknown(kind: ServedKind, given: Json, kept: Json): void {
+  // Plain text of a Secret becomes data: it is gone, and was known all the same.
+  const pruned = prunedFields(without(given, 'metadata', 'stringData'), kept, '')
+  if (pruned.length === 0) return
+  const fields = pruned.map((field) => `unknown field ${JSON.stringify(field)}`).join(', ')
+  throw badRequest(
+    `${kind.kind} in version ${JSON.stringify(kind.version)} cannot be handled as a ${kind.kind}: strict decoding error: ${fields}`,
+  )
+}
+
+function prunedFields(given: Json, kept: Json, prefix: string): string[] {
+  return Object.entries(given).flatMap(([name, value]) => {
+    const left = kept[name]
+    if (left === undefined && value !== undefined) return [prefix + name]
+    return isJson(value) && isJson(left) ? prunedFields(value, left, `${prefix}${name}.`) : []
+  })
 }
 
 export function idOf(kind: ServedKind): string {

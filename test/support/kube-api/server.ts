@@ -95,7 +95,7 @@ async function collection(parts: ServerParts, target: Target, exchange: Exchange
   if (method === 'POST') {
     if (kind.namespaced && namespace === undefined) throw methodNotAllowed()
     const body = await readBody(exchange.request)
-    send(response, 201, parts.registry.create(kind, namespace, body))
+    send(response, 201, parts.registry.create(kind, namespace, body, isStrict(url)))
     return
   }
   if (method !== 'GET') throw methodNotAllowed()
@@ -141,7 +141,11 @@ async function single(parts: ServerParts, target: Target & { name: string }, exc
       return
     }
     case 'PUT':
-      send(response, 200, registry.update(target, await readBody(exchange.request), subresource))
+      send(
+        response,
+        200,
+        registry.update(target, await readBody(exchange.request), subresource, isStrict(exchange.url)),
+      )
       return
     case 'PATCH':
       send(response, 200, await patch(parts, target, exchange))
@@ -169,13 +173,21 @@ async function patch(parts: ServerParts, target: Address & Target, exchange: Exc
   switch (mediaType) {
     case 'application/merge-patch+json':
       if (!isJson(body)) throw badRequest('a merge patch must be an object')
-      return parts.registry.patch(target, (present) => mergePatch(present, body), target.subresource)
+      return parts.registry.patch(
+        target,
+        (present) => mergePatch(present, body),
+        target.subresource,
+        isStrict(exchange.url),
+      )
     case 'application/json-patch+json':
-      return parts.registry.patch(target, (present) => jsonPatch(present, body), target.subresource)
-    default: {
-      const message = `the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json`
-      throw new ApiError(415, 'UnsupportedMediaType', message)
-    }
+      return parts.registry.patch(
+        target,
+        (present) => jsonPatch(present, body),
+        target.subresource,
+        isStrict(exchange.url),
+      )
+    default:
+      throw unsupportedMediaType('application/json-patch+json, application/merge-patch+json')
   }
 }
 
@@ -199,6 +211,10 @@ function targetOf(kinds: readonly ServedKind[], pathname: string): Target {
   return { kind, namespace, name, subresource: subresource === undefined ? undefined : 'status' }
 }
 
+function isStrict(url: URL): boolean {
+  return url.searchParams.get('fieldValidation') === 'Strict'
+}
+
 function selectorOf(url: URL): Predicate {
   const labels = labelSelector(url.searchParams.get('labelSelector') ?? '')
   const fields = fieldSelector(url.searchParams.get('fieldSelector') ?? '')
@@ -217,6 +233,7 @@ function listDocument(kind: ServedKind, page: Page, asTable: boolean): Json {
 }
 
 async function readBody(request: IncomingMessage, optional = false): Promise<Json> {
+  if ((request.headers['content-type'] ?? '').includes('protobuf')) throw unsupportedMediaType('application/json')
   const text = await readText(request)
   if (text === '' && optional) return {}
   try {
@@ -237,6 +254,11 @@ async function readText(request: IncomingMessage): Promise<string> {
     chunks.push(chunk)
   }
   return Buffer.concat(chunks).toString()
+}
+
+function unsupportedMediaType(accepted: string): ApiError {
+  const message = `the body of the request was in an unknown format - accepted media types include: ${accepted}`
+  return new ApiError(415, 'UnsupportedMediaType', message)
 }
 
 function methodNotAllowed(): ApiError {

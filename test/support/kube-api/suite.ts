@@ -2,6 +2,8 @@
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { KubeClient, ResourceType } from '../../../src/kube/client.ts'
+import type { CommandResult } from '../command.ts'
+import { suiteOfKubectl } from './suite-kubectl.ts'
 import { suiteOfObjects } from './suite-objects.ts'
 import { suiteOfWatches } from './suite-watches.ts'
 
@@ -9,8 +11,12 @@ export interface SuiteHost {
   readonly client: KubeClient
   /** Makes the server forget the snapshots of lists, at once or some time after the call. */
   readonly compact: () => void
+  /** Runs kubectl against the server; undefined where there is none. */
+  readonly kubectl: Kubectl | undefined
   readonly close: () => Promise<void>
 }
+
+export type Kubectl = (args: readonly string[], input?: string) => Promise<CommandResult>
 
 /** What the tests use: set before the first of them runs. */
 export interface SuiteContext {
@@ -18,6 +24,7 @@ export interface SuiteContext {
   /** Made for this run. */
   readonly namespace: string
   readonly compact: () => void
+  readonly kubectl: Kubectl | undefined
 }
 
 export const namespaces: ResourceType = {
@@ -37,7 +44,7 @@ export function kubeApiSuite(title: string, open: () => Promise<SuiteHost>): voi
       host = await open()
       const namespace = `suite-${randomBytes(4).toString('hex')}`
       await host.client.create(namespaces, { metadata: { name: namespace } })
-      context = { client: host.client, namespace, compact: host.compact }
+      context = { client: host.client, namespace, compact: host.compact, kubectl: host.kubectl }
     })
     afterAll(async () => {
       await host?.close()
@@ -61,5 +68,6 @@ export function kubeApiSuite(title: string, open: () => Promise<SuiteHost>): voi
 
     suiteOfObjects(use)
     suiteOfWatches(use)
+    suiteOfKubectl(use)
   })
 }
