@@ -84,7 +84,8 @@ export interface HostApi {
   volumeXml(volume: StorageVol, options: ReadOptions): Promise<string>
   volumeCapacity(volume: StorageVol, options: ReadOptions): Promise<bigint>
   createVolume(pool: StoragePool, xml: string, guard: MutationGuard): Promise<StorageVol>
-  resizeVolume(volume: StorageVol, capacityBytes: number, guard: MutationGuard): Promise<void>
+  /** Refused by the daemon for less than is allocated. */
+  growVolume(volume: StorageVol, capacityBytes: number, guard: MutationGuard): Promise<void>
   deleteVolume(volume: StorageVol, guard: MutationGuard): Promise<void>
   /** At most `lengthBytes`, fewer when the volume ends before; at most 16 MiB. */
   readVolume(volume: StorageVol, offset: number, lengthBytes: number, options: ReadOptions): Promise<Buffer>

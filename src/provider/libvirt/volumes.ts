@@ -26,8 +26,8 @@ export async function readSeedOwner(
 }
 
 /**
- * Writes the seed, in place where one is already, so that an overlay never stands without its seed. Only while no domain uses
- * the volumes. An overlay that no seed of ours vouches for is removed first: it may be on anything.
+ * Writes the seed, in place where one of ours is already, so that an overlay never stands without its seed. Only while no
+ * domain uses the volumes. What no seed of ours vouches for is removed first, overlay before seed: it may be anybody's.
  * @returns absolute path on the host
  * @throws ProviderError permanent (environment) when the volumes belong to somebody who lives
  */
@@ -40,20 +40,24 @@ export async function writeSeed(
   const { api, pool, guard, instanceName } = scope
   const { signal } = guard
   const existing = await api.findVolume(pool, seedName(instanceName), { signal })
-  const vouched = existing !== undefined && (await isOurs(scope, existing, owner, isLive))
-  if (!vouched) await removeVolume(scope, overlayName(instanceName))
-  const seed =
-    existing ??
-    (await api.createVolume(
-      pool,
-      rawVolumeXml({ name: seedName(instanceName), capacityBytes: content.byteLength }),
-      guard,
-    ))
-  if (existing !== undefined && (await api.volumeCapacity(existing, { signal })) !== BigInt(content.byteLength)) {
-    await api.resizeVolume(existing, content.byteLength, guard)
+  if (existing !== undefined && (await isOurs(scope, existing, owner, isLive))) {
+    await rewrite(scope, existing, content)
+    return await api.volumePath(existing, { signal })
   }
+  await removeVolumes(scope)
+  const xml = rawVolumeXml({ name: seedName(instanceName), capacityBytes: content.byteLength })
+  const seed = await api.createVolume(pool, xml, guard)
   await api.writeVolume(seed, content, guard)
   return await api.volumePath(seed, { signal })
+}
+
+/** A volume can be made larger and not smaller than what is allocated, so that the rest of a larger one becomes zeros. */
+async function rewrite(scope: VolumeScope, seed: StorageVol, content: Buffer): Promise<void> {
+  const { api, guard } = scope
+  const capacity = Number(await api.volumeCapacity(seed, { signal: guard.signal }))
+  if (capacity < content.byteLength) await api.growVolume(seed, content.byteLength, guard)
+  const rest = Buffer.alloc(Math.max(0, capacity - content.byteLength))
+  await api.writeVolume(seed, Buffer.concat([content, rest]), guard)
 }
 
 async function isOurs(
@@ -100,13 +104,10 @@ export async function ensureOverlay(scope: VolumeScope, base: BaseImage, capacit
   return await api.volumePath(await api.createVolume(pool, xml, guard), options)
 }
 
-/** Idempotent. @returns whether there was one */
-export async function removeVolume(scope: VolumeScope, name: string): Promise<boolean> {
+async function removeVolume(scope: VolumeScope, name: string): Promise<void> {
   const { api, pool, guard } = scope
   const volume = await api.findVolume(pool, name, { signal: guard.signal })
-  if (volume === undefined) return false
-  await api.deleteVolume(volume, guard)
-  return true
+  if (volume !== undefined) await api.deleteVolume(volume, guard)
 }
 
 /** Overlay before seed: the seed vouches for the overlay to the last. Idempotent. */

@@ -27,8 +27,6 @@ const metadataElement = 2
 const affect = { live: 1, config: 2 } as const
 /** libvirt-domain.h: VIR_DOMAIN_STATS_STATE. */
 const statsState = 1
-/** libvirt-storage.h: VIR_STORAGE_VOL_RESIZE_SHRINK. */
-const resizeShrink = 4
 const smallTransferBytes = 16 * 1024 * 1024
 
 export interface FlavourNames {
@@ -197,8 +195,8 @@ export class WireHostApi implements HostApi {
     return (await this.#rpc.mutate('STORAGE_VOL_CREATE_XML', args, this.#changing(guard), subject, { xml })).vol
   }
 
-  async resizeVolume(volume: StorageVol, capacityBytes: number, guard: MutationGuard): Promise<void> {
-    const args = { vol: volume, capacity: BigInt(capacityBytes), flags: resizeShrink }
+  async growVolume(volume: StorageVol, capacityBytes: number, guard: MutationGuard): Promise<void> {
+    const args = { vol: volume, capacity: BigInt(capacityBytes), flags: 0 }
     await this.#rpc.mutate('STORAGE_VOL_RESIZE', args, this.#changing(guard), aboutVolume(volume))
   }
 

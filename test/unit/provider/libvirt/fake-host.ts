@@ -195,9 +195,11 @@ export class FakeHost {
           this.volumes.set(name, { content, capacity, backing })
           return volume(name)
         }),
-      resizeVolume: (vol, capacity, guard) =>
-        change('resize', guard, () => {
+      growVolume: (vol, capacity, guard) =>
+        change('grow', guard, () => {
           const found = this.#volume(vol)
+          if (capacity < found.capacity)
+            fail('STORAGE_VOL_RESIZE', 8, "can't shrink capacity below existing allocation")
           found.capacity = capacity
           found.content = Buffer.concat([found.content, Buffer.alloc(capacity)]).subarray(0, capacity)
         }),
