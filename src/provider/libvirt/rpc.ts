@@ -42,6 +42,11 @@ export class Rpc {
     this.#scope = scope
   }
 
+  /** Name of the host in the config. */
+  get host(): string {
+    return this.#scope.host
+  }
+
   async read<P extends ProcedureName>(
     procedure: P,
     args: Args<P>,
@@ -52,7 +57,7 @@ export class Rpc {
   }
 
   /**
-   * Once sent it is waited for, whatever the guard's signal says.
+   * The guard is asked when the call's turn on the connection has come. Once sent it is waited for, whatever its signal says.
    * @param detail more of what was asked, for the lowest level of the log only
    */
   async mutate<P extends ProcedureName>(
@@ -62,11 +67,11 @@ export class Rpc {
     subject: CallSubject = {},
     detail: LogFields = {},
   ): Promise<Ret<P>> {
-    return await this.observe(procedure, subject, detail, () => {
-      requireMutable(options.guard, this.#scope.host)
-      const { timeoutMs, slow = false } = options
-      return this.connection.call(procedure, args, { signal: this.#never, timeoutMs, slow })
-    })
+    const { guard, timeoutMs, slow = false } = options
+    const beforeSend = () => requireMutable(guard, this.#scope.host)
+    return await this.observe(procedure, subject, detail, () =>
+      this.connection.call(procedure, args, { signal: this.#never, timeoutMs, slow, beforeSend }),
+    )
   }
 
   /** Span and log line around one exchange of any kind. */

@@ -40,6 +40,7 @@ export class WireHostApi implements HostApi {
   readonly #rpc: Rpc
   readonly #budgets: Budgets
   readonly #flavour: FlavourNames
+  readonly #never = new AbortController().signal
 
   constructor(rpc: Rpc, budgets: Budgets, flavour: FlavourNames) {
     this.#rpc = rpc
@@ -220,7 +221,7 @@ export class WireHostApi implements HostApi {
 
   async writeVolume(volume: StorageVol, content: Uint8Array, guard: MutationGuard): Promise<void> {
     const source = { data: once(content), lengthBytes: content.byteLength }
-    await this.#upload(volume, source, this.#budgets.smallTransferMs, guard, new AbortController().signal)
+    await this.#upload(volume, source, this.#budgets.smallTransferMs, guard, this.#never)
   }
 
   async uploadVolume(volume: StorageVol, source: UploadSource, timeoutMs: number, guard: MutationGuard): Promise<void> {
@@ -235,9 +236,10 @@ export class WireHostApi implements HostApi {
     signal: AbortSignal,
   ): Promise<void> {
     const subject = { ...aboutVolume(volume), offset: 0, length: source.lengthBytes }
+    const data = whileMutable(source.data, guard, this.#rpc.host)
     await this.#rpc.observe('STORAGE_VOL_UPLOAD', subject, {}, async () => {
-      requireMutable(guard, volume.pool)
-      await this.#rpc.connection.upload(volume, source.data, { length: BigInt(source.lengthBytes), signal, timeoutMs })
+      requireMutable(guard, this.#rpc.host)
+      await this.#rpc.connection.upload(volume, data, { length: BigInt(source.lengthBytes), signal, timeoutMs })
     })
   }
 
@@ -261,6 +263,18 @@ function about(domain: Domain): { readonly domain: string } {
 
 function aboutVolume(volume: StorageVol): { readonly pool: string; readonly volume: string } {
   return { pool: volume.pool, volume: volume.name }
+}
+
+/** The guard is asked before every piece: opening an upload changes nothing yet, and an image takes minutes. */
+async function* whileMutable(
+  data: AsyncIterable<Uint8Array>,
+  guard: MutationGuard,
+  host: string,
+): AsyncIterable<Uint8Array> {
+  for await (const piece of data) {
+    requireMutable(guard, host)
+    yield piece
+  }
 }
 
 async function* once(content: Uint8Array): AsyncIterable<Uint8Array> {

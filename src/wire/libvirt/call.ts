@@ -15,6 +15,8 @@ export interface CallOptions {
    * much again, and ends in `BUSY` with the connection alive.
    */
   readonly timeoutMs: number
+  /** Asked when the call's turn has come, right before it is sent. What it throws is the call's result, and nothing is sent. */
+  readonly beforeSend?: () => void
   /** The daemon may need seconds for it, as for whatever asks the guest's agent: leave a place for quick calls. */
   readonly slow?: boolean
 }
@@ -89,6 +91,14 @@ export class Call<P extends ProcedureName> implements Exchange {
   }
 
   start(serial: number): void {
+    try {
+      this.#options.beforeSend?.()
+    } catch (error) {
+      this.#settle.reject(error)
+      this.#finish('withdrawn')
+      this.#host.exchanges.done(serial)
+      return
+    }
     this.#leaveState()
     const { clock } = this.#host
     const timer = clock.after(this.#options.timeoutMs, this.#onUnanswered)

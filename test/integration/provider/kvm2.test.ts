@@ -314,6 +314,32 @@ describe('connections', () => {
     expect(world.stub.domains().map(({ name: left }) => left)).toEqual([createRequest('warm').instanceName])
   })
 
+  it('ask for the permission to change when the turn of a call has come, not when it was put into the queue', async () => {
+    const provider = world.provider()
+    await provider.create(createRequest(), context())
+    const { knobs } = world.stub
+    const asked = world.stub.nextCall('DOMAIN_GET_METADATA')
+    const releaseMetadata = knobs.hang('DOMAIN_GET_METADATA')
+    let leads = true
+    const deleted = failure(provider.delete(deleteRequest(), context({ mayMutate: () => leads })))
+    await asked
+    // Five more than the connection has places: whatever the delete does next has to wait behind them.
+    const releaseStats = knobs.hang('CONNECT_GET_ALL_DOMAIN_STATS')
+    const before = world.stub.calls('CONNECT_GET_ALL_DOMAIN_STATS')
+    const rounds = Array.from({ length: 5 }, () => provider.observe('lab', context()))
+    await world.stub.nextCall('CONNECT_GET_ALL_DOMAIN_STATS')
+    releaseMetadata()
+    await eventually('all places taken', budgetMs, () =>
+      Promise.resolve(world.stub.calls('CONNECT_GET_ALL_DOMAIN_STATS') - before >= 4 ? true : undefined),
+    )
+    leads = false
+    releaseStats()
+    await Promise.all(rounds)
+    expect(await deleted).toMatchObject({ kind: 'transient', code: 'NotLeading' })
+    expect(world.stub.calls('DOMAIN_DESTROY')).toBe(0)
+    expect(world.stub.domain(name)?.state).toBe('running')
+  })
+
   it('end with the provider, and calls in flight with them', async () => {
     const provider = world.provider()
     await provider.create(createRequest(), context())
