@@ -1,5 +1,5 @@
 // A libvirt host in memory behind the engine's seam: volumes, domains, and a crash at any call that changes something. No wire.
-import type { HostApi, MutationGuard, StorageVol } from '../../../../src/provider/libvirt/host-api.ts'
+import type { DomainInterface, HostApi, MutationGuard, StorageVol } from '../../../../src/provider/libvirt/host-api.ts'
 import type { HostSession } from '../../../../src/provider/libvirt/hosts.ts'
 import { markXml, readMark } from '../../../../src/provider/libvirt/mark.ts'
 import { requireMutable } from '../../../../src/provider/libvirt/rpc.ts'
@@ -19,7 +19,9 @@ export interface FakeDomain {
   readonly xml: string
   metadata: string | undefined
   state: number
+  reason: number
   autostart: boolean
+  started: boolean
 }
 
 const dir = '/pool'
@@ -39,6 +41,13 @@ export class FakeHost {
   availableBytes = 1n << 40n
   /** Calls that changed something or were about to, in order. */
   readonly changes: string[] = []
+  /** State and reason of a domain after each start, in turn; running (1) once the list is empty. */
+  readonly afterStart: (readonly [state: number, reason: number])[] = []
+  /** What the sources of addresses answer, or throw. */
+  readonly sources: { agent: () => readonly DomainInterface[]; arp: () => readonly DomainInterface[] } = {
+    agent: () => [],
+    arp: () => [],
+  }
   #crashAt: Crash | undefined
   #gone = false
 
@@ -64,7 +73,15 @@ export class FakeHost {
   }
 
   addDomain(domain: Pick<FakeDomain, 'uuid' | 'name'> & Partial<FakeDomain>): FakeDomain {
-    const full = { xml: '<domain/>', metadata: undefined, state: 1, autostart: false, ...domain }
+    const full = {
+      xml: '<domain/>',
+      metadata: undefined,
+      state: 1,
+      reason: 0,
+      autostart: false,
+      started: false,
+      ...domain,
+    }
     this.domains.set(full.uuid, full)
     return full
   }
@@ -128,10 +145,17 @@ export class FakeHost {
             status: { state: domain.state, reason: 0 },
           })),
         ),
-      domainStatus: ({ uuid }) => read(() => ({ state: this.#domain(uuid).state, reason: 0 })),
+      domainStatus: ({ uuid }) =>
+        read(() => {
+          const domain = this.#domain(uuid)
+          const next = domain.started ? this.afterStart.shift() : undefined
+          if (next !== undefined) [domain.state, domain.reason] = next
+          return { state: domain.state, reason: domain.reason }
+        }),
       domainXml: ({ uuid }) => read(() => this.#domain(uuid).xml),
       metadata: ({ uuid }) => read(() => this.#domain(uuid).metadata),
-      interfaceAddresses: () => read(() => []),
+      interfaceAddresses: (_domain, source) =>
+        read(() => (source === 'agent' ? this.sources.agent() : this.sources.arp())),
       defineDomain: (xml, guard) =>
         change('define', guard, () => {
           const root = parseXml(xml)?.child('domain')
@@ -158,6 +182,7 @@ export class FakeHost {
           if (domain.state === 1) fail('DOMAIN_CREATE', 55, 'domain is already running')
           if (!this.volumes.has(`${domain.name}.qcow2`)) fail('DOMAIN_CREATE', 38, 'Cannot access storage file', 2)
           domain.state = 1
+          domain.started = true
         }),
       destroyDomain: ({ uuid }, guard) =>
         change('destroy', guard, () => {
@@ -234,7 +259,8 @@ export class FakeHost {
   }
 }
 
-function fail(procedure: ProcedureName, code: number, message: string, int1 = -1): never {
+/** What a daemon answers. */
+export function fail(procedure: ProcedureName, code: number, message: string, int1 = -1): never {
   const nothing = { str1: null, str2: null, str3: null, dom: null, net: null }
   throw new LibvirtError(procedure, { code, domain: 0, message, level: 2, int1, int2: -1, ...nothing })
 }
