@@ -13,6 +13,7 @@ import { createPageServer, healthPages, metricsPages, type Pages } from '../obse
 import { createLogger, type Logger } from '../observe/logger.ts'
 import { createMetrics } from '../observe/metrics.ts'
 import { parseRunOptions, type BindAddress, type RunOptions } from '../options.ts'
+import type { AddressPolicy } from '../provider/libvirt/addresses.ts'
 import { buildProviders } from '../providers.ts'
 
 export interface RunEnvironment {
@@ -22,6 +23,8 @@ export interface RunEnvironment {
   readonly stderr: Output
   /** Printed for --help and after a mistake in the arguments. */
   readonly usage: string
+  /** Which of a guest's addresses count; default the providers' own policy. */
+  readonly addressPolicy?: AddressPolicy
 }
 
 /** Resolves to the exit status: 0 after an orderly stop, 1 for an unusable config, 2 for unusable arguments. */
@@ -39,7 +42,7 @@ export async function runCommand(args: readonly string[], environment: RunEnviro
   }
 }
 
-async function run(options: RunOptions, { stop, stderr }: RunEnvironment): Promise<number> {
+async function run(options: RunOptions, { stop, stderr, addressPolicy }: RunEnvironment): Promise<number> {
   const loaded = await loadProvidersConfig(options.providersConfig)
   if (loaded.kind === 'invalid') {
     for (const problem of loaded.problems) stderr.write(`${formatProblem(options.providersConfig, problem)}\n`)
@@ -66,7 +69,14 @@ async function run(options: RunOptions, { stop, stderr }: RunEnvironment): Promi
     const operator = createOperator({
       ...options,
       client,
-      providers: buildProviders(loaded.config, { clock: systemClock, random: Math.random, log, metrics, installation }),
+      providers: buildProviders(loaded.config, {
+        clock: systemClock,
+        random: Math.random,
+        log,
+        metrics,
+        installation,
+        ...(addressPolicy && { addressPolicy }),
+      }),
       installation,
       clock: systemClock,
       random: Math.random,

@@ -40,13 +40,12 @@ export async function startStubWorld(options: LibvirtStubOptions = {}): Promise<
   const stub = undo.adopt(await startLibvirtStub(options), (it) => it.close())
   const pages = undo.adopt(await startTargetServers(loopback), (it) => it.close())
   const imageFile = join(folder, 'image.qcow2')
-  const header = qcow2Header({ capacity: 2 ** 30 })
-  await writeFile(imageFile, Buffer.concat([header, Buffer.alloc(imageBytes - header.length)]))
+  await writeStubImage(imageFile)
   const images = undo.adopt(await startImageServer(loopback, { 'image.qcow2': imageFile }), (it) => it.close())
   const providersConfigFile = join(folder, 'providers.yaml')
   const image = { url: images.url('image.qcow2') }
   await writeProviders(providersConfigFile, [
-    await sampleProvider(hostOf(stub), { block: { images: { 'debian-13': image } } }),
+    await sampleProvider(accessTo(stub), { block: { images: { 'debian-13': image } } }),
   ])
   const kubeconfigFile = join(folder, 'kubeconfig')
   await api.writeKubeconfig(kubeconfigFile)
@@ -64,7 +63,8 @@ export async function startStubWorld(options: LibvirtStubOptions = {}): Promise<
   }
 }
 
-function hostOf(stub: LibvirtStub): Parameters<typeof sampleProvider>[0] {
+/** How an operator gets at the stub. */
+export function accessTo(stub: LibvirtStub): Parameters<typeof sampleProvider>[0] {
   const [sshHost = '', sshPort = ''] = stub.address.split(':')
   return {
     sshHost,
@@ -76,4 +76,10 @@ function hostOf(stub: LibvirtStub): Parameters<typeof sampleProvider>[0] {
     pool: 'default',
     bridge: 'br0',
   }
+}
+
+/** An image that the stub can boot, of {@link imageBytes}. */
+export async function writeStubImage(file: string): Promise<void> {
+  const header = qcow2Header({ capacity: 2 ** 30 })
+  await writeFile(file, Buffer.concat([header, Buffer.alloc(imageBytes - header.length)]))
 }

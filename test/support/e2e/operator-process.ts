@@ -1,15 +1,20 @@
 // The operator as its own process, as a user would run it: started, asked where it listens, killed, started again.
 import { spawn, type ChildProcess } from 'node:child_process'
 import { createWriteStream, type WriteStream } from 'node:fs'
-import { join, resolve } from 'node:path'
+import { resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 
-const main = resolve(import.meta.dirname, '../../../src/main.ts')
+const entries = {
+  real: resolve(import.meta.dirname, '../../../src/main.ts'),
+  stub: resolve(import.meta.dirname, 'stub-operator.ts'),
+}
 
 export interface OperatorFlags {
   readonly kubeconfig: string
   readonly providersConfig: string
   readonly healthCheckUrl?: string
+  /** `stub`: instances are processes of this machine, and loopback addresses are their own. Default `real`. */
+  readonly hosts?: keyof typeof entries
   /** Further flags, for example `--installation-id=a`. */
   readonly more?: readonly string[]
 }
@@ -47,7 +52,9 @@ export async function startOperator(flags: OperatorFlags, logFile: string): Prom
     ...(flags.healthCheckUrl === undefined ? [] : [`--health-check-url=${flags.healthCheckUrl}`]),
     ...(flags.more ?? []),
   ]
-  const child = spawn(process.execPath, [main, ...args], { stdio: ['ignore', 'pipe', 'pipe'] })
+  const child = spawn(process.execPath, [entries[flags.hosts ?? 'real'], ...args], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
   const file = createWriteStream(logFile, { flags: 'a' })
   const lines: string[] = []
   const { promise: listening, resolve: foundUrls, reject } = Promise.withResolvers<OperatorUrls>()
@@ -57,7 +64,10 @@ export async function startOperator(flags: OperatorFlags, logFile: string): Prom
     if (urls !== undefined) foundUrls(urls)
   })
   const exited = new Promise<number | null>((resolveExit) => {
-    child.once('exit', (status) => {
+    child.once('error', reject)
+    // Not 'exit': what it said last is read by then, too.
+    child.once('close', (status) => {
+      file.end()
       resolveExit(status)
       reject(new Error(`the operator ended with status ${String(status)}:\n${lines.slice(-20).join('\n')}`))
     })
@@ -97,9 +107,4 @@ function urlsIn(line: string): OperatorUrls | undefined {
   const { discovery, metrics, health } = fields as Record<string, unknown>
   if (typeof discovery !== 'string' || typeof metrics !== 'string' || typeof health !== 'string') return undefined
   return { discovery, metrics, health }
-}
-
-/** Where a test keeps the operator's log, for whoever looks into a failure. */
-export function operatorLog(folder: string): string {
-  return join(folder, 'operator.log')
 }

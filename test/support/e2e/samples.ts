@@ -78,9 +78,8 @@ export async function writeProviders(file: string, providers: readonly ProviderE
  * @param more further text that the user-data is to hold
  */
 export function proxyUserData(via: string, more = ''): string {
-  const files = [
-    { path: '/etc/tinyproxy/tinyproxy.conf', content: `Port 3128\nTimeout 60\nViaProxyName "${via}"\n` },
-    { path: '/etc/more', content: more },
-  ]
-  return `#cloud-config\n${JSON.stringify({ write_files: files })}\n`
+  const path = '/etc/tinyproxy/tinyproxy.conf'
+  const content = `Port 3128\nTimeout 60\nViaProxyName "${via}"\n`
+  // cloud-init leaves keys alone that begin so.
+  return `#cloud-config\n${JSON.stringify({ write_files: [{ path, content }], 'x-more': more })}\n`
 }
