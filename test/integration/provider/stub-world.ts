@@ -8,6 +8,7 @@ import { createLogger } from '../../../src/observe/logger.ts'
 import { createMetrics, type Metrics } from '../../../src/observe/metrics.ts'
 import type { CreateContext, CreateRequest, DeleteRequest, Owner, Provider } from '../../../src/provider/contract.ts'
 import { decorateProvider } from '../../../src/provider/decorate.ts'
+import { ProviderError } from '../../../src/provider/errors.ts'
 import { kvm2BlockSchema, normaliseKvm2Block } from '../../../src/provider/libvirt/config.ts'
 import { createKvm2Provider, type Kvm2Deps } from '../../../src/provider/libvirt/provider.ts'
 import { SharedWork } from '../../../src/provider/libvirt/shared-work.ts'
@@ -114,4 +115,25 @@ export function context(change: Partial<CreateContext> = {}): CreateContext {
     progress: () => undefined,
     ...change,
   }
+}
+
+/** Of the pool, sorted. */
+export function volumeNames(world: World): string[] {
+  return world.stub
+    .volumes()
+    .map((volume) => volume.name)
+    .sort()
+}
+
+/** What is left of an image when everything else is gone. */
+export const cachedImage = ['base-tiny.qcow2', 'base-tiny.qcow2.info', 'base-tiny.qcow2.sha256']
+
+/** The error that a call must end with. */
+export async function failure(promise: Promise<unknown>): Promise<ProviderError> {
+  const error: unknown = await promise.then(
+    () => new Error('it did not fail'),
+    (thrown: unknown) => thrown,
+  )
+  if (error instanceof ProviderError) return error
+  throw error
 }
