@@ -220,8 +220,6 @@ export class KubeClient {
     } finally {
       headers.cancel()
       signal.removeEventListener('abort', onAbort)
-      // Also when the consumer left in the middle: the connection must not stay open behind it.
-      cut.abort(new Error('the watch was left'))
     }
   }
 

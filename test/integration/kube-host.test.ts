@@ -202,6 +202,18 @@ describe('the operator host', () => {
     expect(stored('one')?.['status']).toEqual({ phase: 'Deleting 1' })
   })
 
+  it('leaves the object it is given as it is, which is the one in the store', async () => {
+    const reflector = host.watch<Widget>({ type: widgets, timing })
+    await host.start()
+    const finalizers = ['suite.egressproxies.dev/other']
+    await client.create<Widget>(widgets, { metadata: { namespace, name: 'shared', finalizers } })
+    const find = () => Promise.resolve(reflector.store.get('default/shared'))
+    const object = await eventually('it is seen', budgetMs, find)
+    expect(await host.handleFinalizer(widgets, object, finalizer, () => Promise.resolve())).toBe(true)
+    expect(object.metadata.finalizers).toEqual(finalizers)
+    expect(stored('shared')?.metadata.finalizers).toEqual([...finalizers, finalizer])
+  })
+
   it('keeps the finalizer when the deletion failed, and does not touch a successor of the name', async () => {
     await create('one')
     await host.handleFinalizer(widgets, await read('one'), finalizer, () => Promise.resolve())

@@ -1,6 +1,6 @@
 // The reflector over a scripted API and a clock that moves only when told to: its delays, and what servers say in a stream.
 import { afterEach, describe, expect, it } from 'vitest'
-import { abortReason } from '../../../src/lib/clock.ts'
+import { abortReason, sleep } from '../../../src/lib/clock.ts'
 import { KubeError, type CompleteList, type KubeClient } from '../../../src/kube/client.ts'
 import type { Resource, ResourceType } from '../../../src/kube/object.ts'
 import { Reflector, type ReflectorTiming } from '../../../src/kube/reflector.ts'
@@ -21,6 +21,8 @@ function apiError(status: number, retryAfter?: string): KubeError {
 /** One watch: events to yield, then how it ends. `silent` ends by the signal alone. */
 interface Script {
   readonly events?: readonly WatchEvent<Resource>[]
+  /** Yielded at its time, counted from the start of the test. */
+  readonly late?: { readonly atMs: number; readonly event: WatchEvent<Resource> }
   readonly end?: 'closed' | 'silent' | KubeError
 }
 
@@ -55,6 +57,10 @@ function start(lists: readonly Listed[], watches: readonly Script[], timing: Par
       calls.push(`${clock.monotonic()} watch ${options.resourceVersion ?? ''}`)
       const script = watches[Math.min(watchCalls++, watches.length - 1)] ?? {}
       for (const event of script.events ?? []) yield event as WatchEvent<T>
+      if (script.late !== undefined) {
+        await sleep(clock, script.late.atMs - clock.monotonic(), signal)
+        yield script.late.event as WatchEvent<T>
+      }
       if (script.end instanceof Error) throw script.end
       if (script.end === 'closed') return
       await new Promise((_resolve, reject) => {
@@ -195,5 +201,28 @@ describe('the reflector', () => {
     await clock.advance(5_000)
     expect(calls.slice(5)).toEqual(['1805000 list', '1805000 watch 90'])
     expect(reflector.store.size).toBe(0)
+  })
+
+  it('gives the watch a grace: what it tells a little after the list was not missed, what it tells later was', async () => {
+    const modified: WatchEvent<Resource> = { kind: 'modified', object: thing('a', '9') }
+    const timing = { watchTimeoutMs: 7_200_000, relistEveryMs: 600_000, relistGraceMs: 5000 }
+    const lists: Listed[] = [listed, { items: [thing('a', '9')], resourceVersion: '9' }]
+    const prompt = start(lists, [{ late: { atMs: 604_999, event: modified }, end: 'silent' }], timing)
+    await prompt.clock.advance(1_300_000)
+    expect(prompt.calls).toEqual(['0 list', '0 watch 7', '600000 list', '1205000 list'])
+    expect(prompt.told).toEqual(['added uid-a@5', 'modified uid-a@9'])
+    const tardy = start(lists, [{ late: { atMs: 606_000, event: modified }, end: 'silent' }, { end: 'silent' }], timing)
+    await tardy.clock.advance(700_000)
+    expect(tardy.calls).toEqual(['0 list', '0 watch 7', '600000 list', '605000 list', '605000 watch 9'])
+    expect(tardy.told).toEqual(['added uid-a@5', 'modified uid-a@9'])
+  })
+
+  it('does not blame a watch that was opened after the list for what an earlier one did not tell', async () => {
+    const timing = { watchTimeoutMs: 7_200_000, relistEveryMs: 600_000, relistGraceMs: 5000 }
+    const lists: Listed[] = [listed, { items: [thing('a', '9')], resourceVersion: '9' }]
+    const broken: Script = { late: { atMs: 602_000, event: { kind: 'error', error: apiError(500) } }, end: 'closed' }
+    const { clock, calls } = start(lists, [broken, { end: 'silent' }], timing)
+    await clock.advance(700_000)
+    expect(calls).toEqual(['0 list', '0 watch 7', '600000 list', '602100 watch 7'])
   })
 })
