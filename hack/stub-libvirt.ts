@@ -84,7 +84,9 @@ async function main(): Promise<void> {
     process.stdout.write(usage)
     return
   }
-  const stopped = Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM')])
+  // Whoever read the output may leave, as head(1) does; without a listener that would end the process untidily.
+  const readerLeft = new Promise((resolve) => process.stdout.on('error', resolve))
+  const stopped = Promise.race([once(process, 'SIGINT'), once(process, 'SIGTERM'), readerLeft])
   const stub = await startLibvirtStub(options)
   process.stdout.write(`${describe(stub, options.unixSocket)}\n`)
   await stopped

@@ -14,7 +14,7 @@ import { programs } from '../../src/wire/libvirt/protocol.gen.ts'
 import { loadCredentials } from '../../src/wire/ssh/credentials.ts'
 import { dialSsh } from '../../src/wire/ssh/dial.ts'
 import { eventually } from '../support/eventually.ts'
-import { callPacket, RawClient, refusal, streamPacket } from '../support/libvirt-peer/peer.ts'
+import { callPacket, errorOf, RawClient, refusal, streamPacket } from '../support/libvirt-peer/peer.ts'
 import { callOptions, dialStub, StubClient } from '../support/libvirt-stub/client.ts'
 import { remoteError } from '../support/libvirt-stub/model/errors.ts'
 import { startLibvirtStub, type LibvirtStub } from '../support/libvirt-stub/stub.ts'
@@ -162,6 +162,24 @@ describe('uploads', () => {
     raw.write(streamPacket('STORAGE_VOL_UPLOAD', 2, 'OK'))
     await raw.streamEnd(2)
     expect(stub.volume('early.img')?.bytes()).toEqual(Buffer.alloc(10))
+    raw.close()
+  })
+
+  it('die of an empty packet, which the finish tells; a real daemon now and then says nothing at all', async () => {
+    const client = await connect()
+    const vol = await client.createVolume('empty.img', 10)
+    const raw = await rawClient()
+    await raw.call('STORAGE_VOL_UPLOAD', 2, { vol, offset: 0n, length: 0n, flags: 0 })
+    for (const data of [new Uint8Array(), Buffer.from('lost')]) {
+      raw.write(streamPacket('STORAGE_VOL_UPLOAD', 2, 'CONTINUE', data))
+    }
+    raw.write(streamPacket('STORAGE_VOL_UPLOAD', 2, 'OK'))
+    expect(errorOf(await raw.streamEnd(2))).toMatchObject({
+      code: ErrorCode.SYSTEM_ERROR,
+      int1: 9,
+      message: 'cannot write to stream: Bad file descriptor',
+    })
+    expect(stub.volume('empty.img')?.bytes()).toEqual(Buffer.alloc(10))
     raw.close()
   })
 

@@ -235,14 +235,6 @@ export function suiteOfStorage(open: () => Promise<LibvirtPeer>): void {
         expect((await download(vol)).length).toBe(100)
       })
 
-      it('die of an empty packet, and tell so at the finish', async () => {
-        await begin(`${prefix}empty.img`, 0n)
-        send('CONTINUE', new Uint8Array())
-        send('CONTINUE', Buffer.from('more'))
-        send('OK')
-        expect(errorOf(await client.streamEnd(2))).toMatchObject({ code: ErrorCode.SYSTEM_ERROR, int1: 9 })
-      })
-
       it('are refused for a volume that is not there', async () => {
         const vol = await begin(`${prefix}refused.img`, 0n)
         send('OK')
