@@ -14,7 +14,7 @@ import {
   plainBody,
   type DomainParts,
 } from './domains.ts'
-import { callOptions, openLibvirt, prefix, refusal, type LibvirtPeer } from './peer.ts'
+import { callOptions, Ending, openLibvirt, prefix, refusal, type LibvirtPeer } from './peer.ts'
 
 const shutoff = 5
 const elementMetadata = 2
@@ -23,20 +23,20 @@ const live = 1
 
 export function suiteOfDomains(open: () => Promise<LibvirtPeer>): void {
   describe('domains', () => {
+    const ending = new Ending()
     let peer: LibvirtPeer
     let libvirt: LibvirtConnection
     beforeAll(async () => {
       peer = await open()
+      ending.add(() => peer.close())
       libvirt = await openLibvirt(peer)
+      ending.add(() => libvirt.close())
       await clearDomains(libvirt)
     })
     afterEach(async () => {
       await clearDomains(libvirt)
     })
-    afterAll(async () => {
-      await libvirt.close()
-      await peer.close()
-    })
+    afterAll(() => ending.run())
 
     const defineXml = async (xml: string) => (await libvirt.call('DOMAIN_DEFINE_XML', { xml }, callOptions)).dom
     const define = (parts: DomainParts = {}) => defineXml(domainXml(parts))

@@ -6,7 +6,7 @@ import type { LibvirtEvent } from '../../../src/wire/libvirt/events.ts'
 import type { Domain, StoragePool } from '../../../src/wire/libvirt/protocol.gen.ts'
 import { eventually } from '../eventually.ts'
 import { agentXml, clearDomains, diskXml, domainUuid, domainXml, markUri, nicXml } from './domains.ts'
-import { callOptions, openLibvirt, prefix, refusal, type LibvirtPeer } from './peer.ts'
+import { callOptions, Ending, openLibvirt, prefix, refusal, type LibvirtPeer } from './peer.ts'
 import { clearVolumes, createVolume, rawVolume } from './volumes.ts'
 
 const running = { state: 1, reason: 1 }
@@ -15,13 +15,16 @@ const agentSource = 1
 
 export function suiteOfLifecycles(open: () => Promise<LibvirtPeer>): void {
   describe('lifecycles', () => {
+    const ending = new Ending()
     let peer: LibvirtPeer
     let libvirt: LibvirtConnection
     let pool: StoragePool
     let disk: string
     beforeAll(async () => {
       peer = await open()
+      ending.add(() => peer.close())
       libvirt = await openLibvirt(peer)
+      ending.add(() => libvirt.close())
       pool = (await libvirt.call('STORAGE_POOL_LOOKUP_BY_NAME', { name: peer.pool }, callOptions)).pool
       await clearDomains(libvirt)
       await clearVolumes(libvirt, pool)
@@ -34,10 +37,7 @@ export function suiteOfLifecycles(open: () => Promise<LibvirtPeer>): void {
       await clearDomains(libvirt)
       await clearVolumes(libvirt, pool)
     })
-    afterAll(async () => {
-      await libvirt.close()
-      await peer.close()
-    })
+    afterAll(() => ending.run())
 
     async function define(devices: string): Promise<Domain> {
       return (await libvirt.call('DOMAIN_DEFINE_XML', { xml: domainXml({ devices }) }, callOptions)).dom
@@ -146,7 +146,7 @@ export function suiteOfLifecycles(open: () => Promise<LibvirtPeer>): void {
       )
     })
 
-    it('are told of in events, in the daemon’s own order', async () => {
+    it('are told of in events, in the daemon’s own order, before or after the replies', async () => {
       const seen: string[] = []
       const registration = await libvirt.registerDomainEvents('DOMAIN_EVENT_CALLBACK_LIFECYCLE', callOptions)
       const stop = libvirt.onEvent((event) => {
@@ -154,8 +154,6 @@ export function suiteOfLifecycles(open: () => Promise<LibvirtPeer>): void {
       })
       const dom = await define(diskXml(disk, 'qcow2'))
       await start(dom)
-      // Both came before the reply.
-      expect(seen).toEqual(['defined 0', 'resumed 0', 'started 0'])
       await destroy(dom)
       await undefine(dom)
       const all = ['defined 0', 'resumed 0', 'started 0', 'shutdown 2', 'stopped 1', 'undefined 0']

@@ -142,3 +142,16 @@ export function errorOf(frame: Frame): RemoteError {
   expect(frame.status).toBe(MessageStatus.ERROR)
   return decodeError(frame.payload, 'lenient')
 }
+
+/** Undoes what a suite began, last first; what never began needs nothing. */
+export class Ending {
+  readonly #steps: (() => Promise<void>)[] = []
+
+  add(step: () => Promise<void>): void {
+    this.#steps.unshift(step)
+  }
+
+  async run(): Promise<void> {
+    for (const step of this.#steps.splice(0)) await step()
+  }
+}

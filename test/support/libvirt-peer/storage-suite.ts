@@ -8,6 +8,7 @@ import { MessageStatus } from '../../../src/wire/libvirt/frame.ts'
 import type { StoragePool, StorageVol } from '../../../src/wire/libvirt/protocol.gen.ts'
 import {
   callOptions,
+  Ending,
   errorOf,
   openLibvirt,
   prefix,
@@ -20,22 +21,22 @@ import { clearVolumes, createVolume, fakeQcow2, rawVolume } from './volumes.ts'
 
 export function suiteOfStorage(open: () => Promise<LibvirtPeer>): void {
   describe('storage', () => {
+    const ending = new Ending()
     let peer: LibvirtPeer
     let libvirt: LibvirtConnection
     let pool: StoragePool
     beforeAll(async () => {
       peer = await open()
+      ending.add(() => peer.close())
       libvirt = await openLibvirt(peer)
+      ending.add(() => libvirt.close())
       pool = (await libvirt.call('STORAGE_POOL_LOOKUP_BY_NAME', { name: peer.pool }, callOptions)).pool
       await clearVolumes(libvirt, pool)
     })
     afterEach(async () => {
       await clearVolumes(libvirt, pool)
     })
-    afterAll(async () => {
-      await libvirt.close()
-      await peer.close()
-    })
+    afterAll(() => ending.run())
 
     const make = (xml: string) => createVolume(libvirt, pool, xml)
     const info = (vol: StorageVol) => libvirt.call('STORAGE_VOL_GET_INFO', { vol }, callOptions)
