@@ -221,8 +221,9 @@ describe('the reflector', () => {
     const timing = { watchTimeoutMs: 7_200_000, relistEveryMs: 600_000, relistGraceMs: 5000 }
     const lists: Listed[] = [listed, { items: [thing('a', '9')], resourceVersion: '9' }]
     const broken: Script = { late: { atMs: 602_000, event: { kind: 'error', error: apiError(500) } }, end: 'closed' }
-    const { clock, calls } = start(lists, [broken, { end: 'silent' }], timing)
+    const { clock, calls, logger } = start(lists, [broken, { end: 'silent' }], timing)
     await clock.advance(700_000)
     expect(calls).toEqual(['0 list', '0 watch 7', '600000 list', '602100 watch 7'])
+    expect(logger.lines.filter(({ message }) => message.includes('missed changes'))).toEqual([])
   })
 })
