@@ -113,7 +113,7 @@ export async function startRealWorld(suite: string): Promise<RealWorld> {
 
 async function createFolder(suite: string, cleanups: (() => Promise<unknown>)[]): Promise<string> {
   const kept = process.env['E2E_DIR']
-  if (kept !== undefined) {
+  if (kept !== undefined && kept !== '') {
     const folder = join(kept, suite)
     await mkdir(folder, { recursive: true })
     return folder
