@@ -13,8 +13,9 @@ INSTALLED := node_modules/.installed
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-24s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# errors only: that the machine's own Node is older than the project's is no news
 $(INSTALLED): package.json package-lock.json
-	npm ci --no-fund --no-audit
+	npm ci --no-fund --no-audit --loglevel=error
 	@touch $@
 
 .PHONY: install
