@@ -8,17 +8,13 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { clusterAvailable, clusterScript, startCluster, type Cluster } from '../support/cluster.ts'
 import { CommandError, runChecked, runCommand } from '../support/command.ts'
+import { canRun } from '../support/e2e/availability.ts'
 import { eventually } from '../support/eventually.ts'
 
 const budgetMs = 300_000
-const available = clusterAvailable()
 const existing = process.env['CLUSTER'] === 'existing'
-const skipReason = existing
-  ? 'CLUSTER=existing: the cluster is not one to stop and start'
-  : available.kind === 'no'
-    ? available.reason
-    : undefined
-if (skipReason !== undefined) console.warn(`left out: hack/cluster: ${skipReason}`)
+if (existing) console.warn('left out: hack/cluster: CLUSTER=existing names one that is not to be stopped and started')
+const runs = !existing && canRun('hack/cluster', [clusterAvailable()])
 
 /** Numbers of the processes that carry a state folder in their arguments or their environment. */
 async function processesOf(dir: string): Promise<number[]> {
@@ -55,7 +51,7 @@ const configMap = (name: string, owner?: { name: string; uid: string }) =>
     },
   })
 
-describe.skipIf(skipReason !== undefined)('hack/cluster', () => {
+describe.skipIf(!runs)('hack/cluster', () => {
   let cluster: Cluster
 
   beforeAll(async () => {

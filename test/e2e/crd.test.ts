@@ -5,14 +5,14 @@ import { defaultProxy } from '../../src/api/validate.ts'
 import { UndiciTransport } from '../../src/kube/transport.ts'
 import { clusterAvailable, startCluster, type Cluster } from '../support/cluster.ts'
 import { CommandError } from '../support/command.ts'
+import { canRun } from '../support/e2e/availability.ts'
 import { corpus, type CorpusEntry } from '../support/corpus/index.ts'
 import { judgeEntry } from '../support/corpus/judge.ts'
 import { managed, proxyObject } from '../support/corpus/entry.ts'
 
-const available = clusterAvailable()
-if (available.kind === 'no') console.warn(`SKIPPED crd: ${available.reason}`)
+const runs = canRun('CRDs on a real API server', [clusterAvailable()])
 
-describe.skipIf(available.kind === 'no')('CRDs on a real API server', () => {
+describe.skipIf(!runs)('CRDs on a real API server', () => {
   const namespace = 'crd-corpus'
   let cluster: Cluster | undefined
   let transport: UndiciTransport | undefined

@@ -1,16 +1,16 @@
 // A real Kubernetes API server against the suite that the in-process API passes too, so that neither can drift.
 import { clusterAvailable, clusterScript, startCluster } from '../support/cluster.ts'
 import { runCommand } from '../support/command.ts'
+import { canRun } from '../support/e2e/availability.ts'
 import { eventually } from '../support/eventually.ts'
 import { KubeClient, isAlreadyExists } from '../../src/kube/client.ts'
 import { kubeApiSuite } from '../support/kube-api/suite.ts'
 import { definitions, widgetDefinition, widgets } from '../support/kube-api/widgets.ts'
 import { describe, it } from 'vitest'
 
-const available = clusterAvailable()
-if (available.kind === 'no') {
+if (!canRun('the suite of the Kubernetes API', [clusterAvailable()])) {
   describe('a real API server', () => {
-    it.skip(`cannot be started here: ${available.reason}`, () => undefined)
+    it.skip('cannot be started here', () => undefined)
   })
 } else {
   kubeApiSuite('a real API server', async () => {

@@ -11,23 +11,23 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { domainXml, randomMac } from '../../src/provider/libvirt/domain-xml.ts'
 import { buildSeed } from '../../src/provider/nocloud/seed.ts'
 import { runChecked, runCommand } from '../support/command.ts'
+import { canRun } from '../support/e2e/availability.ts'
 import { eventually } from '../support/eventually.ts'
 import { libvirtHostAvailable, libvirtHostScript, startLibvirtHost, type LibvirtHost } from '../support/libvirt-host.ts'
 
 const budgetMs = 180_000
-const available = libvirtHostAvailable()
-if (available.kind === 'no') console.warn(`left out: hack/libvirt-host: ${available.reason}`)
+const runs = canRun('hack/libvirt-host', [libvirtHostAvailable()])
 
 let dir: string
 
 beforeAll(async () => {
-  if (available.kind === 'no') return
+  if (!runs) return
   dir = await mkdtemp(join(tmpdir(), 'libvirt-host-test-'))
   await runChecked(libvirtHostScript, ['images'], { timeoutMs: 30 * 60_000 })
 })
 
 afterAll(async () => {
-  if (available.kind === 'yes') await rm(dir, { recursive: true })
+  if (runs) await rm(dir, { recursive: true })
 })
 
 /**
@@ -85,7 +85,7 @@ async function snapshot(name: string, moment: string): Promise<Record<string, st
   return Object.fromEntries(await Promise.all(read))
 }
 
-describe.skipIf(available.kind === 'no')('hack/libvirt-host on a machine', () => {
+describe.skipIf(!runs)('hack/libvirt-host on a machine', () => {
   it('leaves links, routes, mounts, processes and folders as they were', async () => {
     const printed = await inSandbox(
       'life',
@@ -272,7 +272,7 @@ describe.skipIf(available.kind === 'no')('hack/libvirt-host on a machine', () =>
   })
 })
 
-describe.skipIf(available.kind === 'no')('a VM of hack/libvirt-host', () => {
+describe.skipIf(!runs)('a VM of hack/libvirt-host', () => {
   let host: LibvirtHost
   const place = () => ({ stateDir: join(dir, 'vm'), net: '192.168.214', link: 'lvhtest0' })
 

@@ -3,13 +3,13 @@ import { systemClock } from '../../src/lib/clock.ts'
 import { loadCredentials } from '../../src/wire/ssh/credentials.ts'
 import { dialSsh } from '../../src/wire/ssh/dial.ts'
 import { describe } from 'vitest'
+import { canRun } from '../support/e2e/availability.ts'
 import { libvirtPeerSuite } from '../support/libvirt-peer/suite.ts'
 import { libvirtHostAvailable, startLibvirtHost } from '../support/libvirt-host.ts'
 
-const available = libvirtHostAvailable()
-if (available.kind === 'no') console.warn(`left out: the libvirt suite against a real daemon: ${available.reason}`)
+const runs = canRun('the libvirt suite against a real daemon', [libvirtHostAvailable()])
 
-describe.skipIf(available.kind === 'no')('real', () => {
+describe.skipIf(!runs)('real', () => {
   libvirtPeerSuite('libvirtd', async () => {
     const host = await startLibvirtHost()
     const ssh = await dialSsh({
