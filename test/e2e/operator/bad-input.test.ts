@@ -115,6 +115,7 @@ describe.skipIf(!runs)('bad input', () => {
   afterAll(async () => {
     await world.host.virsh(['pool-destroy', stoppedPool]).catch(() => undefined) // when it was never started
     await world.host.virsh(['pool-undefine', stoppedPool])
+    await world.host.exec(['rm', '-r', `${world.host.poolDir}/../${stoppedPool}`])
     await world.close()
   })
 

@@ -57,6 +57,9 @@ export async function startRealWorld(suite: string): Promise<RealWorld> {
     const folder = await createFolder(suite, cleanups)
     const cluster = started(await startCluster(), (it) => it.down())
     const host = started(await startLibvirtHost(), (it) => it.down())
+    const hostView = viewOf(host)
+    await requireEmpty(hostView)
+    if (!host.owned) cleanups.push(() => removeVolumes(host, hostView))
     const kube = started(new KubeView(cluster), (it) => it.close())
     await cluster.kubectl(['apply', '-f', 'crds'])
     await cluster.kubectl(['wait', '--for=condition=Established', '--timeout=60s', '-f', 'crds'])
@@ -73,7 +76,7 @@ export async function startRealWorld(suite: string): Promise<RealWorld> {
     return {
       cluster,
       host,
-      hostView: viewOf(host),
+      hostView,
       kube,
       images,
       targets,
@@ -109,6 +112,19 @@ export async function startRealWorld(suite: string): Promise<RealWorld> {
     await close()
     throw error
   }
+}
+
+/** The suites count what is there, so a host that was up before must be as empty as a new one. */
+async function requireEmpty(view: HostView): Promise<void> {
+  const found = [...(await view.domains()).map(({ name }) => name), ...(await view.files())]
+  if (found.length === 0) return
+  throw new Error(
+    `the libvirt host that is up has ${found.join(', ')}: remove them, or end it with hack/libvirt-host/libvirt-host down`,
+  )
+}
+
+async function removeVolumes(host: LibvirtHost, view: HostView): Promise<void> {
+  for (const file of await view.files()) await host.virsh(['vol-delete', file, '--pool', host.pool])
 }
 
 async function createFolder(suite: string, cleanups: (() => Promise<unknown>)[]): Promise<string> {
