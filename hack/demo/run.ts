@@ -106,7 +106,8 @@ async function stay(parts: PlayParts, signal: AbortSignal, say: (line: string) =
     `   curl -s '${discoveryUrl}/v1/proxies?format=text'`,
     `   curl -s -x "$(curl -s '${discoveryUrl}/v1/proxies/random?format=text')" ${stage.pages.httpUrl}`,
     `   export KUBECONFIG=${stage.kubeconfigFile}`,
-    '   kubectl get px -o wide; kubectl get ph; kubectl get events',
+    '   kubectl get px -o wide; kubectl get ph; kubectl get px -w',
+    '   kubectl get events -o custom-columns=TYPE:.type,REASON:.reason,ABOUT:.involvedObject.name,MESSAGE:.message',
     '',
   ]) {
     say(line)
