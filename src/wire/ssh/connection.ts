@@ -2,7 +2,7 @@
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { Client } from 'ssh2'
-import type { Clock } from '../../lib/clock.ts'
+import type { Clock, Timer } from '../../lib/clock.ts'
 import { deadline, DeadlineError, raceSignal } from '../../lib/deadline.ts'
 import { toError } from '../../lib/errors.ts'
 import type { SshAddress } from './address.ts'
@@ -10,7 +10,7 @@ import type { OpenOptions, SshConnection } from './dial.ts'
 import { SshError } from './errors.ts'
 import { ForwardedStream } from './forwarded-stream.ts'
 import { display } from './host-key.ts'
-import { watchSilence } from './keepalive.ts'
+import { watchSilence, type SilenceWatch } from './keepalive.ts'
 
 export interface ConnectionParts {
   /** Past its handshake, with no listeners of the dial left. */
@@ -26,9 +26,10 @@ export interface ConnectionParts {
 }
 
 type State =
-  | { readonly kind: 'open' }
-  /** `cause` is known before the socket has ended. */
-  | { readonly kind: 'ending'; readonly cause: SshError }
+  /** `watch` ends the connection when the host goes silent. */
+  | { readonly kind: 'open'; readonly watch: SilenceWatch }
+  /** `cause` is known before the socket has ended; `late`, where goodbye was said, ends it when nobody answers. */
+  | { readonly kind: 'ending'; readonly cause: SshError; readonly late?: Timer }
   | { readonly kind: 'closed'; readonly cause: SshError }
 
 const goodbyeMs = 5000
@@ -39,25 +40,24 @@ export class Connection implements SshConnection {
   readonly #parts: ConnectionParts
   readonly #streams = new Set<ForwardedStream>()
   readonly #ended = Promise.withResolvers<SshError>()
-  readonly #stopWatch: () => void
-  #state: State = { kind: 'open' }
+  #state: State
 
   constructor(parts: ConnectionParts) {
     this.#parts = parts
     this.closed = this.#ended.promise
     const { client, socket, clock, keepaliveMs } = parts
+    const watch = watchSilence(clock, keepaliveMs, () =>
+      this.#destroy(this.#error('TIMEOUT', `went silent for ${(2 * keepaliveMs) / 1000} s`)),
+    )
+    this.#state = { kind: 'open', watch }
+    // Beside ssh2's own listener, which reads the same bytes.
+    socket.on('data', () => watch.heard())
     client.on('error', (error) =>
       this.#destroy(parts.keyRefusal() ?? this.#error('CLOSED', `was lost: ${error.message}`, error)),
     )
     // ssh2 is unusable from here on, although the socket may still be closing.
     client.on('end', () => this.#destroy(this.#error('CLOSED', 'was closed by the host')))
     client.on('close', () => this.#onClosed())
-    this.#stopWatch = watchSilence(
-      clock,
-      keepaliveMs,
-      () => socket.bytesRead,
-      () => this.#destroy(this.#error('TIMEOUT', `went silent for ${(2 * keepaliveMs) / 1000} s`)),
-    )
     // The socket may have died between the last byte of the handshake and here.
     if (socket.destroyed) this.#onClosed()
   }
@@ -84,12 +84,12 @@ export class Connection implements SshConnection {
 
   async close(): Promise<void> {
     if (this.#state.kind === 'open') {
-      this.#end(this.#error('CLOSED', 'was closed'))
-      this.#parts.client.end()
+      const { client, clock, socket } = this.#parts
+      const late = clock.after(goodbyeMs, () => socket.destroy())
+      this.#setState({ kind: 'ending', cause: this.#error('CLOSED', 'was closed'), late })
+      client.end()
     }
-    const late = this.#parts.clock.after(goodbyeMs, () => this.#parts.socket.destroy())
     await this.closed
-    late.cancel()
   }
 
   #open(path: string): Promise<ForwardedStream> {
@@ -130,13 +130,18 @@ export class Connection implements SshConnection {
     )
   }
 
-  /** Keeps the first cause; what follows it is its consequence. */
-  #end(cause: SshError): void {
-    if (this.#state.kind === 'open') this.#state = { kind: 'ending', cause }
+  /** The only place where the state changes. What the state before owned ends with it. */
+  #setState(next: State): void {
+    const before = this.#state
+    this.#state = next
+    if (before.kind === 'open') before.watch.stop()
+    if (before.kind === 'ending') before.late?.cancel()
+    if (next.kind === 'closed') this.#ended.resolve(next.cause)
   }
 
+  /** Ends the socket at once. The first cause stands; what follows it is its consequence. */
   #destroy(cause: SshError): void {
-    this.#end(cause)
+    if (this.#state.kind === 'open') this.#setState({ kind: 'ending', cause })
     this.#parts.socket.destroy()
     this.#failStreams(cause)
   }
@@ -144,10 +149,8 @@ export class Connection implements SshConnection {
   #onClosed(): void {
     if (this.#state.kind === 'closed') return
     const cause = this.#state.kind === 'ending' ? this.#state.cause : this.#error('CLOSED', 'was closed by the host')
-    this.#state = { kind: 'closed', cause }
-    this.#stopWatch()
+    this.#setState({ kind: 'closed', cause })
     this.#failStreams(cause)
-    this.#ended.resolve(cause)
   }
 
   #failStreams(cause: SshError): void {

@@ -28,11 +28,12 @@ export interface SshCredentials {
 }
 
 const maxKeyBytes = 64 * 1024
-const maxKnownHostsBytes = 16 * 1024 * 1024
+/** What a Secret can hold. */
+const maxKnownHostsBytes = 1024 * 1024
 
 /**
  * Reads and parses the files; call it before every dial.
- * @throws {@link SshError} `CREDENTIALS_MISSING` or `CREDENTIALS_INVALID`, stage `credentials`
+ * @throws {@link SshError} `CREDENTIALS_MISSING`, `CREDENTIALS_UNREADABLE` or `CREDENTIALS_INVALID`, stage `credentials`
  */
 export async function loadCredentials(files: SshCredentialFiles): Promise<SshCredentials> {
   const keyText = await readText('SSH key file', files.keyFile, maxKeyBytes)
@@ -72,26 +73,38 @@ async function readText(what: string, file: string, maxBytes: number): Promise<s
     const handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK)
     try {
       const stat = await handle.stat()
-      if (!stat.isFile()) throw invalid(`${what} ${file} is not a regular file`)
-      if (stat.size > maxBytes) throw invalid(`${what} ${file} is larger than ${maxBytes / 1024} KiB`)
-      return await handle.readFile('utf8')
+      if (!stat.isFile()) throw unreadable(`${what} ${file} is not a regular file: put the file in its place`)
+      if (stat.size > maxBytes)
+        throw invalid(`${what} ${file} is larger than ${maxBytes / 1024} KiB: keep in it what is needed`)
+      return decode(await handle.readFile())
     } finally {
       await handle.close()
     }
   } catch (error) {
     if (error instanceof SshError) throw error
-    const code = error instanceof Error && 'code' in error ? String(error.code) : ''
     const cause = toError(error)
+    const code = 'code' in cause ? cause.code : undefined
     if (code === 'ENOENT' || code === 'ENOTDIR') {
       const message = `${what} ${file} does not exist: mount the Secret that holds it, or correct the path`
       throw new SshError('CREDENTIALS_MISSING', 'credentials', message, { cause })
     }
-    throw new SshError('CREDENTIALS_INVALID', 'credentials', `${what} ${file} cannot be read: ${cause.message}`, {
-      cause,
-    })
+    const remedy = code === 'EACCES' ? `let the user that runs this (uid ${process.getuid?.()}) read it` : 'check it'
+    throw unreadable(`${what} ${file} cannot be read (${cause.message}): ${remedy}`, cause)
   }
+}
+
+/** UTF-8, or UTF-16 with a byte order mark, which is what a redirection in Windows PowerShell writes. */
+function decode(bytes: Buffer): string {
+  const mark = bytes.toString('hex', 0, 2)
+  if (mark === 'fffe') return new TextDecoder('utf-16le').decode(bytes)
+  if (mark === 'feff') return new TextDecoder('utf-16be').decode(bytes)
+  return bytes.toString('utf8')
 }
 
 function invalid(message: string): SshError {
   return new SshError('CREDENTIALS_INVALID', 'credentials', message)
+}
+
+function unreadable(message: string, cause?: Error): SshError {
+  return new SshError('CREDENTIALS_UNREADABLE', 'credentials', message, cause === undefined ? undefined : { cause })
 }

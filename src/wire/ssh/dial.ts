@@ -1,7 +1,7 @@
 // One SSH connection that forwards streams to unix sockets on the host; it knows no shell, no pool and no retry.
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
-import ssh2, { type Client, type PublicKeyAuthMethod } from 'ssh2'
+import ssh2, { type Client } from 'ssh2'
 import type { Clock } from '../../lib/clock.ts'
 import { deadline, DeadlineError } from '../../lib/deadline.ts'
 import { toError } from '../../lib/errors.ts'
@@ -10,6 +10,7 @@ import { Connection } from './connection.ts'
 import type { SshCredentials } from './credentials.ts'
 import { SshError } from './errors.ts'
 import { display, hostKeyAlgorithms, judgeHostKey, noCommonHostKey } from './host-key.ts'
+import { loginsWith } from './login.ts'
 import { connectFailure, tcpConnect, type TcpConnect } from './tcp.ts'
 
 export interface DialOptions {
@@ -148,11 +149,10 @@ interface ClientSetup {
 }
 
 function connectClient(client: Client, socket: Socket, setup: ClientSetup): void {
-  const login: PublicKeyAuthMethod = { type: 'publickey', username: setup.user, key: setup.credentials.key.reveal() }
   client.connect({
     sock: socket,
     username: setup.user,
-    authHandler: [login],
+    authHandler: loginsWith(setup.user, setup.credentials.key.reveal()),
     algorithms: { serverHostKey: setup.algorithms },
     // Without it ssh2 accepts any host key.
     hostVerifier: setup.verify,

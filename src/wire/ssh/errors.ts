@@ -4,7 +4,8 @@
  * What went wrong.
  *
  * - `CREDENTIALS_MISSING`: a key or known_hosts file is not there (yet).
- * - `CREDENTIALS_INVALID`: a file is there and cannot be used.
+ * - `CREDENTIALS_UNREADABLE`: something is there and cannot be read: permissions, a directory, the disk.
+ * - `CREDENTIALS_INVALID`: a file was read and cannot be used.
  * - `TCP`: no TCP connection to the host.
  * - `HANDSHAKE`: TCP worked, the SSH handshake did not, for none of the reasons below.
  * - `HOST_KEY_UNKNOWN`, `HOST_KEY_CHANGED`, `HOST_KEY_REVOKED`: the host's key was refused by us.
@@ -15,6 +16,7 @@
  */
 export type SshErrorCode =
   | 'CREDENTIALS_MISSING'
+  | 'CREDENTIALS_UNREADABLE'
   | 'CREDENTIALS_INVALID'
   | 'TCP'
   | 'HANDSHAKE'

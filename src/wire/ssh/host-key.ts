@@ -3,10 +3,11 @@ import { createHash } from 'node:crypto'
 import type { HostTrust } from './credentials.ts'
 import type { SshAddress } from './address.ts'
 import { SshError } from './errors.ts'
-import { embeddedType, type BadLine, type HostKeyType } from './known-hosts.ts'
+import type { BadLine } from './known-hosts.ts'
+import { embeddedType, isKeyType, type KeyType } from './public-key.ts'
 
 /** SSH signature algorithms by key type; SHA-1 signatures (`ssh-rsa`) are not offered. */
-const algorithmsOf: Readonly<Record<HostKeyType, readonly HostKeyAlgorithm[]>> = {
+const algorithmsOf: Readonly<Record<KeyType, readonly HostKeyAlgorithm[]>> = {
   'ssh-ed25519': ['ssh-ed25519'],
   'ecdsa-sha2-nistp256': ['ecdsa-sha2-nistp256'],
   'ecdsa-sha2-nistp384': ['ecdsa-sha2-nistp384'],
@@ -14,7 +15,7 @@ const algorithmsOf: Readonly<Record<HostKeyType, readonly HostKeyAlgorithm[]>> =
   'ssh-rsa': ['rsa-sha2-512', 'rsa-sha2-256'],
 }
 
-export type HostKeyAlgorithm = Exclude<HostKeyType, 'ssh-rsa'> | 'rsa-sha2-512' | 'rsa-sha2-256'
+export type HostKeyAlgorithm = Exclude<KeyType, 'ssh-rsa'> | 'rsa-sha2-512' | 'rsa-sha2-256'
 
 /**
  * What to offer in the handshake: only algorithms of the key types that are known for the host, so that a host with
@@ -22,9 +23,9 @@ export type HostKeyAlgorithm = Exclude<HostKeyType, 'ssh-rsa'> | 'rsa-sha2-512' 
  * @throws {@link SshError} `HOST_KEY_UNKNOWN` when only types that cannot be verified are known
  */
 export function hostKeyAlgorithms(trust: HostTrust, address: SshAddress): HostKeyAlgorithm[] {
-  const known = trust.kind === 'knownHosts' ? trust.hosts.keyTypes(address.host, address.port) : []
+  const known = trust.kind === 'knownHosts' ? trust.hosts.host(address.host, address.port).keyTypes : []
   if (known.length === 0 || trust.kind === 'anyKey') return Object.values(algorithmsOf).flat()
-  const offered = known.flatMap((type) => (isSupported(type) ? algorithmsOf[type] : []))
+  const offered = known.flatMap((type) => (isKeyType(type) ? algorithmsOf[type] : []))
   if (offered.length > 0) return offered
   throw new SshError(
     'HOST_KEY_UNKNOWN',
@@ -36,7 +37,7 @@ export function hostKeyAlgorithms(trust: HostTrust, address: SshAddress): HostKe
 /** Undefined when the key is to be trusted. */
 export function judgeHostKey(trust: HostTrust, address: SshAddress, key: Buffer): SshError | undefined {
   if (trust.kind === 'anyKey') return undefined
-  const verdict = trust.hosts.check(address.host, address.port, key)
+  const verdict = trust.hosts.host(address.host, address.port).check(key)
   const shown = `${embeddedType(key) ?? 'unknown type'} ${fingerprint(key)}`
   const name = display(address)
   const { file } = trust
@@ -75,7 +76,7 @@ export function noCommonHostKey(trust: HostTrust, address: SshAddress, cause: Er
       cause,
     })
   }
-  const types = trust.hosts.keyTypes(address.host, address.port).join(', ')
+  const types = trust.hosts.host(address.host, address.port).keyTypes.join(', ')
   return new SshError(
     'HOST_KEY_UNKNOWN',
     'ssh',
@@ -106,10 +107,6 @@ function unreadable(badLines: readonly BadLine[]): string {
   if (badLines.length === 0) return ''
   const some = badLines.slice(0, 5).map(({ line, problem }) => `${line}: ${problem}`)
   return `, where ${badLines.length} line${badLines.length > 1 ? 's' : ''} cannot be read (line ${some.join('; line ')})`
-}
-
-function isSupported(type: string): type is HostKeyType {
-  return Object.hasOwn(algorithmsOf, type)
 }
 
 function refusal(code: 'HOST_KEY_UNKNOWN' | 'HOST_KEY_CHANGED' | 'HOST_KEY_REVOKED', message: string): SshError {

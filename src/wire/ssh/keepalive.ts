@@ -1,29 +1,41 @@
-// Notices a host that went silent. It only listens to the byte counter; the questions are sent by ssh2.
-import type { Clock } from '../../lib/clock.ts'
+// Notices a host that went silent. It only listens; the questions are sent by ssh2.
+import type { Clock, Timer } from '../../lib/clock.ts'
 
-/** Stops the watch; idempotent. */
-export type StopKeepalive = () => void
+/** The watch over one connection. */
+export interface SilenceWatch {
+  /** Something came from the host. Any byte counts as life: behind a long upload an answer can take longer than a period. */
+  heard(): void
+  /** Idempotent. */
+  stop(): void
+}
 
 /**
- * Calls `onSilent` once when `received()` has not moved during two periods in a row. Any byte counts as life, not just an
- * answer to the keepalive: behind a long upload the answer can take longer than the period.
+ * Calls `onSilent` once, two periods after the last byte: in the first one a question is due, in the second its answer.
  * @param periodMs milliseconds
  */
-export function watchSilence(
-  clock: Clock,
-  periodMs: number,
-  received: () => number,
-  onSilent: () => void,
-): StopKeepalive {
-  let last = received()
-  let silentPeriods = 0
-  const check = () => {
-    const now = received()
-    silentPeriods = now === last ? silentPeriods + 1 : 0
-    last = now
-    if (silentPeriods >= 2) onSilent()
-    else timer = clock.after(periodMs, check)
+export function watchSilence(clock: Clock, periodMs: number, onSilent: () => void): SilenceWatch {
+  let lastHeard = clock.monotonic()
+  let timer: Timer = clock.after(periodMs, ask)
+
+  function ask(): void {
+    const quietMs = clock.monotonic() - lastHeard
+    if (quietMs < periodMs) {
+      timer = clock.after(periodMs - quietMs, ask)
+      return
+    }
+    // A period of its own even when this one came late: after a process was stopped its timers fire before its sockets are
+    // read, and what has arrived meanwhile must count.
+    const askedAt = clock.monotonic()
+    timer = clock.after(periodMs, () => {
+      if (lastHeard < askedAt) onSilent()
+      else ask()
+    })
   }
-  let timer = clock.after(periodMs, check)
-  return () => timer.cancel()
+
+  return {
+    heard: () => {
+      lastHeard = clock.monotonic()
+    },
+    stop: () => timer.cancel(),
+  }
 }

@@ -1,5 +1,7 @@
 // OpenSSH known_hosts files: parsing and asking; no packages on npm does it. It reads no file and trusts nobody by itself.
+import { isIPv6, SocketAddress } from 'node:net'
 import { parseHostField, type HostMatcher } from './host-pattern.ts'
+import { embeddedType, hasFormOf, isKeyType, keyTypes } from './public-key.ts'
 
 /** A line that could not be used, without its content. */
 export interface BadLine {
@@ -21,21 +23,24 @@ interface Entry {
 export type HostKeyVerdict =
   | { readonly kind: 'trusted'; readonly line: number }
   | { readonly kind: 'revoked'; readonly line: number }
-  /** Other keys are known for the host. */
+  /** Other keys are known for the host at this port. */
   | { readonly kind: 'changed'; readonly lines: readonly number[] }
   /** `authorityLine` is set when only a certificate authority is known for the host. */
   | { readonly kind: 'unknown'; readonly authorityLine?: number }
 
-/** Key types that the handshake can verify, most wanted first; host certificates are not among them. */
-export const hostKeyTypes = [
-  'ssh-ed25519',
-  'ecdsa-sha2-nistp256',
-  'ecdsa-sha2-nistp384',
-  'ecdsa-sha2-nistp521',
-  'ssh-rsa',
-] as const
-export type HostKeyType = (typeof hostKeyTypes)[number]
+/** What the file says about one host. */
+export interface KnownHost {
+  /** Types of its keys that may be trusted, as the file has them, most wanted first; empty when there is none. */
+  readonly keyTypes: readonly string[]
+  /**
+   * Judges a key that it presented.
+   * @param key in SSH wire form
+   */
+  check(key: Buffer): HostKeyVerdict
+}
 
+/** Far more than a key and a long list of names; what matching costs grows with it. */
+const maxLineLength = 16_384
 const keyTypeShape = /^[a-z0-9][a-z0-9@.-]*$/
 const base64Shape = /^[A-Za-z0-9+/]+={0,2}$/
 const markers: Readonly<Record<string, Entry['kind']>> = { '@revoked': 'revoked', '@cert-authority': 'authority' }
@@ -72,41 +77,29 @@ export class KnownHosts {
     return this.#entries.length
   }
 
-  /** Types of the host's known keys as the file has them, most wanted first; empty when none is known. */
-  keyTypes(host: string, port: number): string[] {
-    const types = new Set(this.#keysOf(host, port).map((entry) => entry.keyType))
-    const rank = (type: string) => {
-      const index = hostKeyTypes.findIndex((known) => known === type)
-      return index < 0 ? hostKeyTypes.length : index
-    }
-    return [...types].sort((a, b) => rank(a) - rank(b))
-  }
-
   /**
-   * Judges the key that a host presented.
-   * @param key in SSH wire form
+   * As ssh(1) has it: a line without a port also lets the host in at any other port, where no line has a key for the port
+   * itself. Unlike there, a revocation counts for every port, and `[host]:22` for port 22.
    */
-  check(host: string, port: number, key: Buffer): HostKeyVerdict {
-    const about = this.#about(lookupNames(host, port))
-    const revoked = about.find((entry) => entry.kind === 'revoked' && entry.key.equals(key))
-    if (revoked !== undefined) return { kind: 'revoked', line: revoked.line }
-
-    const known = this.#keysOf(host, port)
-    const trusted = known.find((entry) => entry.key.equals(key))
-    if (trusted !== undefined) return { kind: 'trusted', line: trusted.line }
-    if (known.length > 0) return { kind: 'changed', lines: known.map((entry) => entry.line) }
-
-    const authority = about.find((entry) => entry.kind === 'authority')
-    return authority === undefined ? { kind: 'unknown' } : { kind: 'unknown', authorityLine: authority.line }
-  }
-
-  /** As ssh(1) does it: a line without a port counts for any port, where no line names the port itself. */
-  #keysOf(host: string, port: number): Entry[] {
-    for (const names of [exactNames(host, port), plainNames(host)]) {
-      const keys = this.#about(names).filter((entry) => entry.kind === 'key')
-      if (keys.length > 0) return keys
+  host(host: string, port: number): KnownHost {
+    const atPort = this.#about(namesAtPort(host, port))
+    const atAnyPort = port === 22 ? atPort : this.#about(spellings(host))
+    const about = [...new Set([...atPort, ...atAnyPort])]
+    const revoked = about.filter(({ kind }) => kind === 'revoked')
+    const own = atPort.filter(({ kind }) => kind === 'key')
+    const known = own.length > 0 ? own : atAnyPort.filter(({ kind }) => kind === 'key')
+    return {
+      keyTypes: mostWantedFirst(known.filter(({ key }) => findKey(revoked, key) === undefined)),
+      check(key) {
+        const revocation = findKey(revoked, key)
+        if (revocation !== undefined) return { kind: 'revoked', line: revocation.line }
+        const trusted = findKey(known, key)
+        if (trusted !== undefined) return { kind: 'trusted', line: trusted.line }
+        if (own.length > 0) return { kind: 'changed', lines: own.map(({ line }) => line) }
+        const authority = about.find(({ kind }) => kind === 'authority')
+        return authority === undefined ? { kind: 'unknown' } : { kind: 'unknown', authorityLine: authority.line }
+      },
     }
-    return []
   }
 
   #about(names: readonly string[]): Entry[] {
@@ -115,43 +108,50 @@ export class KnownHosts {
 }
 
 function parseLine(content: string, line: number): Entry | string {
+  if (content.length > maxLineLength) return `longer than ${maxLineLength} characters`
   const fields = content.split(/[ \t]+/)
   let kind: Entry['kind'] = 'key'
   const marker = fields[0]
   if (marker?.startsWith('@') === true) {
-    const known = markers[marker]
+    const known = Object.hasOwn(markers, marker) ? markers[marker] : undefined
     if (known === undefined) return 'unknown marker'
     kind = known
     fields.shift()
   }
-  const [hosts, keyType, encoded] = fields
-  if (hosts === undefined || keyType === undefined || encoded === undefined) return 'fewer than three fields'
+  const [hosts = '', keyType = '', encoded = ''] = fields
+  if (content.includes('PRIVATE KEY')) return 'belongs to a private key, not to known_hosts'
+  if (isKeyType(hosts) && keyType.startsWith('AAAA')) return 'has no host name before the key'
+  if (encoded === '') return 'fewer than three fields'
   const matches = parseHostField(hosts)
   if (matches === undefined) return 'malformed host field'
   if (!keyTypeShape.test(keyType)) return 'malformed key type'
   if (!base64Shape.test(encoded)) return 'key is not base64'
   const key = Buffer.from(encoded, 'base64')
   if (embeddedType(key) !== keyType) return 'key does not match its type'
+  if (isKeyType(keyType) && !hasFormOf(keyType, key)) return 'key is malformed or cut off'
   return { line, kind, matches, keyType, key }
 }
 
-/** The type that a key in SSH wire form names itself (RFC 4253, section 6.6). */
-export function embeddedType(key: Buffer): string | undefined {
-  if (key.length < 4) return undefined
-  const length = key.readUInt32BE(0)
-  return key.length > 4 + length ? key.toString('latin1', 4, 4 + length) : undefined
+function findKey(entries: readonly Entry[], key: Buffer): Entry | undefined {
+  return entries.find((entry) => entry.key.equals(key))
 }
 
-function plainNames(host: string): string[] {
-  return [host.toLowerCase()]
+function mostWantedFirst(entries: readonly Entry[]): string[] {
+  const rank = (type: string) => {
+    const index = keyTypes.findIndex((known) => known === type)
+    return index < 0 ? keyTypes.length : index
+  }
+  return [...new Set(entries.map(({ keyType }) => keyType))].sort((a, b) => rank(a) - rank(b))
+}
+
+/** The name as it is written; an IPv6 address also in its short form, under which ssh(1) looks it up. */
+function spellings(host: string): string[] {
+  const name = host.toLowerCase()
+  if (!isIPv6(name) || name.includes('%')) return [name]
+  return [...new Set([name, new SocketAddress({ address: name, family: 'ipv6' }).address])]
 }
 
 /** ssh-keyscan writes port 22 without brackets; people also write `[host]:22`. */
-function exactNames(host: string, port: number): string[] {
-  const bracketed = `[${host.toLowerCase()}]:${port}`
-  return port === 22 ? [host.toLowerCase(), bracketed] : [bracketed]
-}
-
-function lookupNames(host: string, port: number): string[] {
-  return [...new Set([...exactNames(host, port), ...plainNames(host)])]
+function namesAtPort(host: string, port: number): string[] {
+  return spellings(host).flatMap((name) => (port === 22 ? [name, `[${name}]:22`] : [`[${name}]:${port}`]))
 }

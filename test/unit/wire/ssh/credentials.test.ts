@@ -111,7 +111,7 @@ describe('private keys', () => {
           privateKeyEncoding: { ...pkcs8, cipher: 'aes-256-cbc', passphrase: 'x' },
           publicKeyEncoding: spki,
         }).privateKey,
-      'ssh-keygen -p',
+      'openssl pkey -in',
     ],
     [
       'is encrypted',
@@ -121,7 +121,7 @@ describe('private keys', () => {
           privateKeyEncoding: { format: 'pem', type: 'pkcs1', cipher: 'aes-256-cbc', passphrase: 'x' },
           publicKeyEncoding: spki,
         }).privateKey,
-      'ssh-keygen -p',
+      'openssl pkey -in',
     ],
     [
       'is of a type that is not supported',
@@ -220,7 +220,7 @@ describe('files', () => {
 
   it('must be regular files of a sane size', async () => {
     await mkdir(join(folder, 'dir'))
-    expect((await failure({ keyFile: join(folder, 'dir') })).code).toBe('CREDENTIALS_INVALID')
+    expect((await failure({ keyFile: join(folder, 'dir') })).code).toBe('CREDENTIALS_UNREADABLE')
     const device = await failure({ keyFile: '/dev/zero' })
     expect(device.message).toContain('/dev/zero is not a regular file')
     expect((await failure({ keyFile: await keyFile('x'.repeat(70_000)) })).message).toContain('larger than 64 KiB')

@@ -24,7 +24,7 @@ function hashed(name: string): string {
 }
 
 function kindOf(text: string, host: string, port: number, key: Buffer): string {
-  return KnownHosts.parse(text).check(host, port, key).kind
+  return KnownHosts.parse(text).host(host, port).check(key).kind
 }
 
 describe('which lines speak of a host', () => {
@@ -76,7 +76,7 @@ describe('which lines speak of a host', () => {
 describe('what they say about the key', () => {
   it('names the lines of other keys when the key changed', () => {
     const text = `# comment\na ${other.publicKey}\na ${rsa.publicKey}\n`
-    expect(KnownHosts.parse(text).check('a', 22, ed.publicBlob)).toEqual({ kind: 'changed', lines: [2, 3] })
+    expect(KnownHosts.parse(text).host('a', 22).check(ed.publicBlob)).toEqual({ kind: 'changed', lines: [2, 3] })
   })
 
   it('lets a revoked key win over a trusted one, wherever it stands and whatever the port', () => {
@@ -89,7 +89,7 @@ describe('what they say about the key', () => {
   it('passes over certificate authorities, and says when there is nothing else', () => {
     const authority = `@cert-authority *.example ${other.publicKey}\n`
     expect(kindOf(`${authority}a.example ${ed.publicKey}\n`, 'a.example', 22, ed.publicBlob)).toBe('trusted')
-    expect(KnownHosts.parse(authority).check('a.example', 22, other.publicBlob)).toEqual({
+    expect(KnownHosts.parse(authority).host('a.example', 22).check(other.publicBlob)).toEqual({
       kind: 'unknown',
       authorityLine: 1,
     })
@@ -98,9 +98,9 @@ describe('what they say about the key', () => {
   it('lists the known key types, most wanted first', () => {
     const text = `a ${rsa.publicKey}\na ${ecdsa.publicKey}\na ${ed.publicKey}\nb ${rsa.publicKey}\n`
     const hosts = KnownHosts.parse(text)
-    expect(hosts.keyTypes('a', 22)).toEqual(['ssh-ed25519', 'ecdsa-sha2-nistp256', 'ssh-rsa'])
-    expect(hosts.keyTypes('b', 22)).toEqual(['ssh-rsa'])
-    expect(hosts.keyTypes('c', 22)).toEqual([])
+    expect(hosts.host('a', 22).keyTypes).toEqual(['ssh-ed25519', 'ecdsa-sha2-nistp256', 'ssh-rsa'])
+    expect(hosts.host('b', 22).keyTypes).toEqual(['ssh-rsa'])
+    expect(hosts.host('c', 22).keyTypes).toEqual([])
   })
 })
 
@@ -109,8 +109,8 @@ describe('the file', () => {
     const text = `\uFEFF# head\r\n\r\n  a\t${ed.publicKey.replace(' ', '\t')} me@laptop\r\nb ${ed.publicKey}`
     const hosts = KnownHosts.parse(text)
     expect(hosts.badLines).toEqual([])
-    expect(hosts.check('a', 22, ed.publicBlob)).toEqual({ kind: 'trusted', line: 3 })
-    expect(hosts.check('b', 22, ed.publicBlob)).toEqual({ kind: 'trusted', line: 4 })
+    expect(hosts.host('a', 22).check(ed.publicBlob)).toEqual({ kind: 'trusted', line: 3 })
+    expect(hosts.host('b', 22).check(ed.publicBlob)).toEqual({ kind: 'trusted', line: 4 })
   })
 
   it('keeps the good lines beside bad ones, and reports those without their content', () => {
@@ -128,7 +128,7 @@ describe('the file', () => {
     const hosts = KnownHosts.parse([...bad, `good ${ed.publicKey}`].join('\n'))
     expect(hosts.badLines.map(({ line }) => line)).toEqual([1, 2, 3, 4, 5, 6, 7, 8])
     expect(hosts.size).toBe(1)
-    expect(hosts.check('good', 22, ed.publicBlob).kind).toBe('trusted')
+    expect(hosts.host('good', 22).check(ed.publicBlob).kind).toBe('trusted')
     const problems = hosts.badLines.map(({ problem }) => problem).join('\n')
     for (const line of bad) {
       for (const word of line.split(/\s+/).filter((part) => part.length > 5)) expect(problems).not.toContain(word)
@@ -144,7 +144,7 @@ describe('the file', () => {
     fc.assert(
       fc.property(fc.array(piece, { maxLength: 40 }), fc.domain(), (pieces, host) => {
         const hosts = KnownHosts.parse(pieces.join(''))
-        expect(['unknown', 'changed']).toContain(hosts.check(host, 22, ed.publicBlob).kind)
+        expect(['unknown', 'changed']).toContain(hosts.host(host, 22).check(ed.publicBlob).kind)
       }),
       { numRuns: 500 },
     )
