@@ -51,6 +51,8 @@ function describe(stub: LibvirtStub, unixSocket: string | undefined): string {
     'providers.yaml:',
     '',
     providersConfig(stub),
+    'An operator that uses it needs the flag --allow-loopback-instances.',
+    '',
     'Ctrl-C ends it and everything in it.',
   ]
   return lines.join('\n')

@@ -24,6 +24,8 @@ export interface RunOptions {
   readonly discovery: BindAddress
   /** Fetched through every proxy whose spec names no URL of its own. */
   readonly healthCheckUrl: string | undefined
+  /** Whether a loopback address can be an instance's own, as those of the stub's instances are. */
+  readonly allowLoopbackInstances: boolean
   readonly logLevel: LogLevel
 }
 
@@ -56,9 +58,14 @@ const valueFlags = {
   'zap-log-level': { meaning: 'the same as --log-level' },
 } as const satisfies Record<string, Flag>
 
-const insecureFlag = 'discovery-insecure'
+/** Every flag of `run` that takes none. */
+const switches = {
+  'discovery-insecure': 'let the discovery API listen beyond loopback without authentication',
+  'allow-loopback-instances': 'take loopback addresses for those of instances: for a host that is a stub',
+} as const satisfies Record<string, string>
 
 type ValueFlag = keyof typeof valueFlags
+type Switch = keyof typeof switches
 
 const logLevels: Readonly<Record<string, LogLevel>> = {
   error: 'error',
@@ -78,7 +85,7 @@ export function parseRunOptions(args: readonly string[]): ParsedOptions {
     tokens: true,
     options: {
       ...Object.fromEntries(names.map((name) => [name, { type: 'string' as const }])),
-      [insecureFlag]: { type: 'boolean' },
+      ...Object.fromEntries(Object.keys(switches).map((name) => [name, { type: 'boolean' as const }])),
       help: { type: 'boolean', short: 'h' },
     },
   })
@@ -87,7 +94,10 @@ export function parseRunOptions(args: readonly string[]): ParsedOptions {
   for (const token of parsed.tokens) {
     if (token.kind === 'positional') problems.push(`unexpected argument ${JSON.stringify(token.value)}`)
     if (token.kind !== 'option') continue
-    if (token.name === insecureFlag) continue
+    if (Object.hasOwn(switches, token.name)) {
+      if (token.value !== undefined) problems.push(`${token.rawName} takes no value`)
+      continue
+    }
     if (!names.some((name) => name === token.name)) problems.push(`unknown flag ${token.rawName}; see run --help`)
     else if (token.value === undefined) problems.push(`${token.rawName} needs a value`)
   }
@@ -96,6 +106,7 @@ export function parseRunOptions(args: readonly string[]): ParsedOptions {
     const flag: Flag = valueFlags[name]
     return typeof value === 'string' ? value : flag.fallback
   }
+  const given = (name: Switch) => parsed.values[name] !== undefined
   const read = <T>(name: ValueFlag, parse: (value: string) => T | undefined, allowed: string, otherwise: T): T => {
     const value = text(name) ?? ''
     const result = parse(value)
@@ -117,8 +128,9 @@ export function parseRunOptions(args: readonly string[]): ParsedOptions {
     maxConcurrentReconciles: read('max-concurrent-reconciles', parseCount, 'a whole number from 1 to 1000', 1),
     metrics: optional('metrics-bind-address'),
     healthProbe: optional('health-probe-bind-address'),
-    discovery: discoveryAddress(bind('discovery-bind-address'), parsed.values[insecureFlag] === true, problems),
+    discovery: discoveryAddress(bind('discovery-bind-address'), given('discovery-insecure'), problems),
     healthCheckUrl: text('health-check-url'),
+    allowLoopbackInstances: given('allow-loopback-instances'),
     logLevel: read(level, (value) => logLevels[value], 'error, info, debug, 1 or 2', 'info'),
   }
   if (options.installationId !== undefined && !isDnsLabel(options.installationId)) {
@@ -136,10 +148,8 @@ export function runHelp(): string {
     const suffix = fallback === undefined ? '' : ` (default ${fallback})`
     return `  --${name.padEnd(28)} ${meaning}${suffix}`
   })
-  return [
-    ...lines,
-    `  --${insecureFlag.padEnd(28)} let the discovery API listen beyond loopback without authentication`,
-  ].join('\n')
+  const more = Object.entries(switches).map(([name, meaning]) => `  --${name.padEnd(28)} ${meaning}`)
+  return [...lines, ...more].join('\n')
 }
 
 /** `host:port`, `:port` or `[v6]:port`. */
@@ -157,7 +167,7 @@ function discoveryAddress(address: BindAddress, insecure: boolean, problems: str
   if (address.host === undefined) return { host: '127.0.0.1', port: address.port }
   if (!/^(127\.|::1$|localhost$)/.test(address.host)) {
     problems.push(
-      `--discovery-bind-address ${address.host} is not loopback: anybody who reaches it could read the list; give --${insecureFlag} if that is wanted`,
+      `--discovery-bind-address ${address.host} is not loopback: anybody who reaches it could read the list; give --discovery-insecure if that is wanted`,
     )
   }
   return address

@@ -13,7 +13,6 @@ import { createPageServer, healthPages, metricsPages, type Pages } from '../obse
 import { createLogger, type Logger } from '../observe/logger.ts'
 import { createMetrics } from '../observe/metrics.ts'
 import { parseRunOptions, type BindAddress, type RunOptions } from '../options.ts'
-import type { AddressPolicy } from '../provider/libvirt/addresses.ts'
 import { buildProviders } from '../providers.ts'
 
 export interface RunEnvironment {
@@ -23,8 +22,6 @@ export interface RunEnvironment {
   readonly stderr: Output
   /** Printed for --help and after a mistake in the arguments. */
   readonly usage: string
-  /** Which of a guest's addresses count; default the providers' own policy. */
-  readonly addressPolicy?: AddressPolicy
 }
 
 /** Resolves to the exit status: 0 after an orderly stop, 1 for an unusable config, 2 for unusable arguments. */
@@ -42,7 +39,7 @@ export async function runCommand(args: readonly string[], environment: RunEnviro
   }
 }
 
-async function run(options: RunOptions, { stop, stderr, addressPolicy }: RunEnvironment): Promise<number> {
+async function run(options: RunOptions, { stop, stderr }: RunEnvironment): Promise<number> {
   const loaded = await loadProvidersConfig(options.providersConfig)
   if (loaded.kind === 'invalid') {
     for (const problem of loaded.problems) stderr.write(`${formatProblem(options.providersConfig, problem)}\n`)
@@ -75,7 +72,7 @@ async function run(options: RunOptions, { stop, stderr, addressPolicy }: RunEnvi
         log,
         metrics,
         installation,
-        ...(addressPolicy && { addressPolicy }),
+        addressPolicy: { allowLoopback: options.allowLoopbackInstances },
       }),
       installation,
       clock: systemClock,

@@ -17,6 +17,7 @@ describe('run options', () => {
         healthProbe: { host: undefined, port: 8081 },
         discovery: { host: '127.0.0.1', port: 8090 },
         healthCheckUrl: undefined,
+        allowLoopbackInstances: false,
         logLevel: 'info',
       },
     })
@@ -72,8 +73,20 @@ describe('run options', () => {
     }
   })
 
+  it('takes loopback addresses of instances only when told to', () => {
+    expect(parseRunOptions(['--allow-loopback-instances'])).toMatchObject({ options: { allowLoopbackInstances: true } })
+  })
+
+  it('says so when a flag without a value is given one', () => {
+    expect(parseRunOptions(['--discovery-insecure=false'])).toEqual({
+      kind: 'invalid',
+      problems: ['--discovery-insecure takes no value'],
+    })
+  })
+
   it('lists every flag in the help', () => {
     expect(parseRunOptions(['--help']).kind).toBe('help')
     expect(runHelp()).toContain('--provider-check-interval')
+    expect(runHelp()).toContain('--allow-loopback-instances')
   })
 })

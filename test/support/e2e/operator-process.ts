@@ -4,17 +4,14 @@ import { createWriteStream, type WriteStream } from 'node:fs'
 import { resolve } from 'node:path'
 import { createInterface } from 'node:readline'
 
-const entries = {
-  real: resolve(import.meta.dirname, '../../../src/main.ts'),
-  stub: resolve(import.meta.dirname, 'stub-operator.ts'),
-}
+const entry = resolve(import.meta.dirname, '../../../src/main.ts')
 
 export interface OperatorFlags {
   readonly kubeconfig: string
   readonly providersConfig: string
   readonly healthCheckUrl?: string
   /** `stub`: instances are processes of this machine, and loopback addresses are their own. Default `real`. */
-  readonly hosts?: keyof typeof entries
+  readonly hosts?: 'real' | 'stub'
   /** Further flags, for example `--installation-id=a`. */
   readonly more?: readonly string[]
 }
@@ -50,9 +47,10 @@ export async function startOperator(flags: OperatorFlags, logFile: string): Prom
     '--discovery-bind-address=127.0.0.1:0',
     '--log-level=2',
     ...(flags.healthCheckUrl === undefined ? [] : [`--health-check-url=${flags.healthCheckUrl}`]),
+    ...(flags.hosts === 'stub' ? ['--allow-loopback-instances'] : []),
     ...(flags.more ?? []),
   ]
-  const child = spawn(process.execPath, [entries[flags.hosts ?? 'real'], ...args], {
+  const child = spawn(process.execPath, [entry, ...args], {
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   const file = createWriteStream(logFile, { flags: 'a' })
