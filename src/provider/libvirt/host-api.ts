@@ -43,7 +43,8 @@ export interface PoolInfo {
 
 export interface UploadSource {
   readonly data: AsyncIterable<Uint8Array>
-  readonly lengthBytes: number
+  /** Absent: as much as comes. */
+  readonly lengthBytes?: number
 }
 
 /**
@@ -61,6 +62,11 @@ export interface HostApi {
   listDomains(options: ReadOptions): Promise<readonly Domain[]>
   /** State of every domain of the host in one call. */
   allStates(options: ReadOptions): Promise<readonly { readonly domain: Domain; readonly status: DomainStatus }[]>
+  /**
+   * From the answer on, and for as long as the connection lasts, hears of every domain that started, stopped, changed
+   * otherwise or whose guest agent came or went. False where the daemon has no such events.
+   */
+  watchDomains(listener: (domain: Domain) => void, options: ReadOptions): Promise<boolean>
   domainStatus(domain: Domain, options: ReadOptions): Promise<DomainStatus>
   domainXml(domain: Domain, options: ReadOptions): Promise<string>
   /** The element in our namespace, its namespace taken away; undefined when the domain has none. */

@@ -24,6 +24,14 @@ export type DialHost = (host: string, signal: AbortSignal) => Promise<HostSessio
  */
 export type Line = 'shared' | 'agent'
 
+/** Who wants to know of the shared connections. */
+export interface SharedLineEvents {
+  /** A new one is there, and nobody uses it yet; when this rejects it is given up. */
+  opened(host: string, api: HostApi, signal: AbortSignal): Promise<void>
+  /** It has ended, for whatever reason. */
+  lost(host: string): void
+}
+
 type LineState =
   | { readonly kind: 'idle' }
   | { readonly kind: 'dialling'; readonly dial: Dial }
@@ -37,12 +45,14 @@ interface Dial {
 
 export class HostConnections {
   readonly #dial: DialHost
+  readonly #shared: SharedLineEvents | undefined
   readonly #lines = new Map<string, LineState>()
   readonly #fresh = new Set<HostSession>()
   readonly #closing = new AbortController()
 
-  constructor(dial: DialHost) {
+  constructor(dial: DialHost, shared?: SharedLineEvents) {
     this.#dial = dial
+    this.#shared = shared
   }
 
   /** The host's connection of that kind, dialled when there is none. Callers that come meanwhile wait for the same dial. */
@@ -52,7 +62,7 @@ export class HostConnections {
     const key = `${line} ${host}`
     const state = this.#lines.get(key) ?? { kind: 'idle' }
     if (state.kind === 'open') return state.session.api
-    const dial = state.kind === 'dialling' ? state.dial : this.#begin(key, host)
+    const dial = state.kind === 'dialling' ? state.dial : this.#begin(key, host, line)
     dial.waiters++
     try {
       return (await raceSignal(dial.session, signal)).api
@@ -86,20 +96,21 @@ export class HostConnections {
     await Promise.all(open.map((session) => session.close()))
   }
 
-  #begin(key: string, host: string): Dial {
+  #begin(key: string, host: string, line: Line): Dial {
     const abort = new AbortController()
-    const session = this.#dial(host, AbortSignal.any([abort.signal, this.#closing.signal]))
+    const signal = AbortSignal.any([abort.signal, this.#closing.signal])
+    const session = line === 'shared' ? this.#dialShared(host, signal) : this.#dial(host, signal)
     const dial: Dial = { session, abort, waiters: 0 }
     this.#lines.set(key, { kind: 'dialling', dial })
     session.then(
-      (opened) => this.#opened(key, dial, opened),
+      (opened) => this.#opened(key, host, line, dial, opened),
       () => this.#dropDial(key, dial),
     )
     abort.signal.addEventListener('abort', () => this.#dropDial(key, dial), { once: true })
     return dial
   }
 
-  #opened(key: string, dial: Dial, session: HostSession): void {
+  #opened(key: string, host: string, line: Line, dial: Dial, session: HostSession): void {
     const state = this.#lines.get(key)
     if (this.#closing.signal.aborted || state?.kind !== 'dialling' || state.dial !== dial) {
       session.destroy(new Error('nobody waits for this connection any more'))
@@ -109,7 +120,19 @@ export class HostConnections {
     void session.closed.then(() => {
       const current = this.#lines.get(key)
       if (current?.kind === 'open' && current.session === session) this.#lines.set(key, { kind: 'idle' })
+      if (line === 'shared' && !this.#closing.signal.aborted) this.#shared?.lost(host)
     })
+  }
+
+  async #dialShared(host: string, signal: AbortSignal): Promise<HostSession> {
+    const session = await this.#dial(host, signal)
+    try {
+      await this.#shared?.opened(host, session.api, signal)
+      return session
+    } catch (thrown) {
+      session.destroy(toError(thrown))
+      throw thrown
+    }
   }
 
   #dropDial(key: string, dial: Dial): void {

@@ -20,6 +20,10 @@ export class KnownInstances {
     this.#byKey.set(key(host, uuid), instance)
   }
 
+  on(host: string): readonly KnownInstance[] {
+    return [...this.#byKey].flatMap(([entry, instance]) => (entry.startsWith(key(host, '')) ? [instance] : []))
+  }
+
   forget(host: string, uuid: string): void {
     this.#byKey.delete(key(host, uuid))
   }

@@ -21,6 +21,7 @@ import { Images } from './images.ts'
 import { KnownInstances } from './known.ts'
 import { getInstance, listInstances, observeHost } from './read.ts'
 import type { SharedWork } from './shared-work.ts'
+import { InstanceWatch } from './watch.ts'
 import type { FlavourNames } from './wire-host-api.ts'
 
 /** The entry of the providers config. */
@@ -64,7 +65,15 @@ export function createKvm2Provider(entry: Kvm2Entry, deps: Kvm2Deps): Provider {
   const budgets = deps.budgets ?? defaultBudgets
   const log = deps.log.child({ logger: kvm2Flavour.name, provider: entry.name })
   const dial = deps.dial ?? createKvm2Dialer(config, { ...deps, log, budgets })
-  const connections = new HostConnections(dial)
+  const known = new KnownInstances()
+  const watch = new InstanceWatch({
+    known,
+    clock,
+    random,
+    log,
+    dial: (host, signal) => connections.line(host, 'shared', signal),
+  })
+  const connections: HostConnections = new HostConnections(dial, watch)
   const server = deps.imageServer ?? createImageServer()
   const images = new Images({
     connections,
@@ -86,7 +95,7 @@ export function createKvm2Provider(entry: Kvm2Entry, deps: Kvm2Deps): Provider {
     slots: new Map(config.hosts.map((host) => [host.name, new Semaphore(entry.maxConcurrentCreates)])),
     names: new KeyedMutex(),
     agents: new KeyedMutex(),
-    known: new KnownInstances(),
+    known,
     addresses: deps.addressPolicy ?? strictAddresses,
     budgets,
     clock,
@@ -103,7 +112,9 @@ export function createKvm2Provider(entry: Kvm2Entry, deps: Kvm2Deps): Provider {
     observe: (target, context) => observeHost(engine, target, context),
     list: (context) => listInstances(engine, context),
     check: (context) => checkHosts(engine, context),
+    watch: (listener) => watch.watch(listener),
     async close() {
+      watch.close()
       await connections.close()
       if (deps.imageServer === undefined) await server.close()
     },

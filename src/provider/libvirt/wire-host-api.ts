@@ -27,6 +27,7 @@ const metadataElement = 2
 const affect = { live: 1, config: 2 } as const
 /** libvirt-domain.h: VIR_DOMAIN_STATS_STATE. */
 const statsState = 1
+const watchedEvents = ['DOMAIN_EVENT_CALLBACK_LIFECYCLE', 'DOMAIN_EVENT_CALLBACK_AGENT_LIFECYCLE'] as const
 const smallTransferBytes = 16 * 1024 * 1024
 
 export interface FlavourNames {
@@ -85,6 +86,24 @@ export class WireHostApi implements HostApi {
       const state = number('state.state')
       return state === undefined ? [] : [{ domain: dom, status: { state, reason: number('state.reason') ?? 0 } }]
     })
+  }
+
+  async watchDomains(listener: (domain: Domain) => void, options: ReadOptions): Promise<boolean> {
+    const { connection } = this.#rpc
+    if (!connection.supportsEvents) return false
+    // Before the registrations: an event may overtake the reply to its own.
+    connection.onEvent((event) => {
+      if (event.kind === 'DOMAIN_EVENT_CALLBACK_LIFECYCLE') listener(event.message.msg.dom)
+      else if (event.kind === 'DOMAIN_EVENT_CALLBACK_AGENT_LIFECYCLE') listener(event.message.dom)
+    })
+    await Promise.all(
+      watchedEvents.map((name) =>
+        this.#rpc.observe('CONNECT_DOMAIN_EVENT_CALLBACK_REGISTER_ANY', {}, { event: name }, () =>
+          connection.registerDomainEvents(name, this.#reading(options)),
+        ),
+      ),
+    )
+    return true
   }
 
   async domainStatus(domain: Domain, options: ReadOptions): Promise<DomainStatus> {
@@ -235,11 +254,13 @@ export class WireHostApi implements HostApi {
     guard: MutationGuard,
     signal: AbortSignal,
   ): Promise<void> {
-    const subject = { ...aboutVolume(volume), offset: 0, length: source.lengthBytes }
+    const { lengthBytes } = source
+    const subject = { ...aboutVolume(volume), offset: 0, ...(lengthBytes !== undefined && { length: lengthBytes }) }
+    const length = lengthBytes === undefined ? {} : { length: BigInt(lengthBytes) }
     const data = whileMutable(source.data, guard, this.#rpc.host)
     await this.#rpc.observe('STORAGE_VOL_UPLOAD', subject, {}, async () => {
       requireMutable(guard, this.#rpc.host)
-      await this.#rpc.connection.upload(volume, data, { length: BigInt(source.lengthBytes), signal, timeoutMs })
+      await this.#rpc.connection.upload(volume, data, { ...length, signal, timeoutMs })
     })
   }
 

@@ -1,5 +1,11 @@
 // A libvirt host in memory behind the engine's seam: volumes, domains, and a crash at any call that changes something. No wire.
-import type { DomainInterface, HostApi, MutationGuard, StorageVol } from '../../../../src/provider/libvirt/host-api.ts'
+import type {
+  Domain,
+  DomainInterface,
+  HostApi,
+  MutationGuard,
+  StorageVol,
+} from '../../../../src/provider/libvirt/host-api.ts'
 import type { HostSession } from '../../../../src/provider/libvirt/hosts.ts'
 import { markXml, readMark } from '../../../../src/provider/libvirt/mark.ts'
 import { requireMutable } from '../../../../src/provider/libvirt/rpc.ts'
@@ -48,6 +54,8 @@ export class FakeHost {
     agent: () => [],
     arp: () => [],
   }
+  /** Of events, in the order of their registration. */
+  readonly listeners: ((domain: Domain) => void)[] = []
   #crashAt: Crash | undefined
   #gone = false
 
@@ -145,6 +153,11 @@ export class FakeHost {
             status: { state: domain.state, reason: 0 },
           })),
         ),
+      watchDomains: (listener) =>
+        read(() => {
+          this.listeners.push(listener)
+          return true
+        }),
       domainStatus: ({ uuid }) =>
         read(() => {
           const domain = this.#domain(uuid)
