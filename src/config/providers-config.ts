@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import { z } from 'zod'
 import { dnsLabel } from '../api/fields.ts'
-import { kvm2BlockSchema, normaliseKvm2Block, type Kvm2Config } from '../provider/libvirt/config.ts'
+import { kvm2BlockSchema, normaliseLibvirtBlock, type LibvirtConfig } from '../provider/libvirt/config.ts'
 import { repeatedNames } from '../provider/config-fields.ts'
 import { schemaProblems, toProblem, unknownKey, type ConfigProblem, type RawProblem } from './problems.ts'
 import { suggest } from './suggest.ts'
@@ -20,7 +20,7 @@ interface EntryCommon {
 /** One entry of `providers`, told apart by `type`. */
 export interface Kvm2Entry extends EntryCommon {
   readonly type: 'kvm2'
-  readonly kvm2: Kvm2Config
+  readonly kvm2: LibvirtConfig
 }
 
 export type ProviderEntry = Kvm2Entry
@@ -109,7 +109,7 @@ function parseEntry(raw: unknown, index: number): EntryResult {
   const block = kvm2BlockSchema.safeParse(raw[type])
   if (all.length > 0 || !common.success || !block.success) return { kind: 'problems', problems: all }
   const { name, maxConcurrentCreates } = common.data
-  const kvm2 = normaliseKvm2Block(block.data)
+  const kvm2 = normaliseLibvirtBlock(block.data)
   return {
     kind: 'entry',
     entry: { name, type, maxConcurrentCreates, kvm2, configHash: hashOf({ type, maxConcurrentCreates, kvm2 }) },

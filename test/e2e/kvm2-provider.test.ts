@@ -13,7 +13,7 @@ import { silentLogger } from '../../src/observe/logger.ts'
 import { createMetrics } from '../../src/observe/metrics.ts'
 import type { CreateContext, CreateRequest, DeleteRequest, Provider } from '../../src/provider/contract.ts'
 import { decorateProvider } from '../../src/provider/decorate.ts'
-import { kvm2BlockSchema, normaliseKvm2Block } from '../../src/provider/libvirt/config.ts'
+import { kvm2BlockSchema, normaliseLibvirtBlock } from '../../src/provider/libvirt/config.ts'
 import { createKvm2Provider } from '../../src/provider/libvirt/provider.ts'
 import { SharedWork } from '../../src/provider/libvirt/shared-work.ts'
 import { instanceName } from '../../src/provider/names.ts'
@@ -101,7 +101,7 @@ describe.runIf(runs)('kvm2', () => {
       ],
       ...change.block,
     })
-    const entry = { name: 'kvm2-lab', maxConcurrentCreates: 4, kvm2: normaliseKvm2Block(block) }
+    const entry = { name: 'kvm2-lab', maxConcurrentCreates: 4, kvm2: normaliseLibvirtBlock(block) }
     const parts = { clock: systemClock, random: Math.random, log: silentLogger, metrics: createMetrics(), installation }
     const made = decorateProvider(createKvm2Provider(entry, { ...parts, fetches: new SharedWork() }), parts)
     providers.push(made)

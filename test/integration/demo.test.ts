@@ -123,7 +123,7 @@ describe('make demo', () => {
 })
 
 describe('what does not come true', () => {
-  it('ends the wait with where the Proxies stand', async () => {
+  it('ends the wait: with where the Proxies stand, or why it can never come', async () => {
     await using api = await startProductApi()
     const client = KubeClient.fromKubeconfig({ text: api.kubeconfig() })
     const said: string[] = []
@@ -144,6 +144,14 @@ describe('what does not come true', () => {
 
       await expect(ready).rejects.toThrow('not within 2 s: the Proxy is Ready\nlonely: no phase yet')
       expect(said.at(-1)).toContain('lonely')
+
+      const hopeless = audience.until('it cannot be', ([proxy]) => {
+        if (proxy === undefined) throw new Error('somebody deleted it')
+        return undefined
+      })
+      await client.delete(proxyResource, { namespace: 'default', name: 'lonely' })
+      await expect(hopeless).rejects.toThrow('somebody deleted it')
+      expect(said.at(-1)).toContain('lonely is gone')
     } finally {
       await audience.stop()
       await client.close()

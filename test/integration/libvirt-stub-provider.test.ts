@@ -8,7 +8,7 @@ import { Secret } from '../../src/lib/secret.ts'
 import { silentLogger } from '../../src/observe/logger.ts'
 import { createMetrics } from '../../src/observe/metrics.ts'
 import type { CreateContext, CreateRequest, Owner, Provider } from '../../src/provider/contract.ts'
-import { kvm2BlockSchema, normaliseKvm2Block } from '../../src/provider/libvirt/config.ts'
+import { kvm2BlockSchema, normaliseLibvirtBlock } from '../../src/provider/libvirt/config.ts'
 import { createKvm2Provider, kvm2Flavour } from '../../src/provider/libvirt/provider.ts'
 import { SharedWork } from '../../src/provider/libvirt/shared-work.ts'
 import { instanceName } from '../../src/provider/names.ts'
@@ -57,7 +57,7 @@ function newProvider(): Provider {
     hosts: [{ name: 'stub', address: stub.address, user: stub.user, socket: stub.socketPath, bridge: 'br0' }],
   })
   return createKvm2Provider(
-    { name: 'kvm2-stub', maxConcurrentCreates: 4, kvm2: normaliseKvm2Block(block) },
+    { name: 'kvm2-stub', maxConcurrentCreates: 4, kvm2: normaliseLibvirtBlock(block) },
     {
       clock: systemClock,
       random: Math.random,

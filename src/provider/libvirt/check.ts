@@ -1,7 +1,7 @@
 // The health check of a host: a fresh connection, four calls, and where it broke. The shared connection is never touched.
 import { errorMessage } from '../../lib/errors.ts'
 import type { CallContext, TargetHealth } from '../contract.ts'
-import type { Kvm2Host } from './config.ts'
+import type { LibvirtHost } from './config.ts'
 import type { Engine } from './engine.ts'
 import { classOf, type CheckReason } from './errors.ts'
 import { poolState, type HostApi } from './host-api.ts'
@@ -16,7 +16,7 @@ export async function checkHosts(engine: Engine, context: CallContext): Promise<
   return await Promise.all(engine.config.hosts.map((host) => checkHost(engine, host, context.signal)))
 }
 
-async function checkHost(engine: Engine, host: Kvm2Host, signal: AbortSignal): Promise<TargetHealth> {
+async function checkHost(engine: Engine, host: LibvirtHost, signal: AbortSignal): Promise<TargetHealth> {
   const { clock, log, flavour } = engine
   const began = clock.monotonic()
   // Kept as they come: a host that fails late still says what it answered before.
@@ -31,7 +31,7 @@ async function checkHost(engine: Engine, host: Kvm2Host, signal: AbortSignal): P
 
 async function probe(
   engine: Engine,
-  host: Kvm2Host,
+  host: LibvirtHost,
   details: Record<string, string>,
   signal: AbortSignal,
 ): Promise<Outcome> {
@@ -52,7 +52,7 @@ async function probe(
 
 async function ask(
   api: HostApi,
-  host: Kvm2Host,
+  host: LibvirtHost,
   details: Record<string, string>,
   signal: AbortSignal,
 ): Promise<Outcome> {

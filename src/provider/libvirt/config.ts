@@ -94,9 +94,9 @@ function lacksHostKeys(block: unknown): boolean {
 }
 
 /** The block as it is written, with defaults in. */
-export type Kvm2Block = z.output<typeof kvm2BlockSchema>
+export type LibvirtBlock = z.output<typeof kvm2BlockSchema>
 
-export interface Kvm2Host {
+export interface LibvirtHost {
   readonly name: string
   /** As it is written in the config, host:port. */
   readonly address: string
@@ -107,7 +107,7 @@ export interface Kvm2Host {
   readonly bridge: string
 }
 
-export interface Kvm2Image {
+export interface LibvirtImage {
   readonly url: string
   /** Lower-case hex. */
   readonly sha256?: string
@@ -115,7 +115,7 @@ export interface Kvm2Image {
   readonly firmware: 'uefi' | 'bios'
 }
 
-export interface Kvm2MachineType {
+export interface MachineType {
   readonly vcpus: number
   readonly memoryMiB: number
 }
@@ -124,26 +124,26 @@ export interface Kvm2MachineType {
 export type HostKeyPolicy = { readonly kind: 'knownHosts'; readonly file: string } | { readonly kind: 'insecureIgnore' }
 
 /** The block as the provider works with it: every default applied, units in names, catalogues as maps. */
-export interface Kvm2Config {
+export interface LibvirtConfig {
   readonly sshKeyFile: string
   readonly hostKeys: HostKeyPolicy
   readonly diskSizeGiB: number
   /** Never empty. */
   readonly vendorData?: string
   readonly installGuestAgent: boolean
-  readonly images: ReadonlyMap<string, Kvm2Image>
-  readonly machineTypes: ReadonlyMap<string, Kvm2MachineType>
+  readonly images: ReadonlyMap<string, LibvirtImage>
+  readonly machineTypes: ReadonlyMap<string, MachineType>
   /** In config order. */
-  readonly hosts: readonly Kvm2Host[]
+  readonly hosts: readonly LibvirtHost[]
 }
 
 /** What an image named by URL, instead of by a key, is taken for. */
-export function imageFromUrl(url: string): Kvm2Image {
+export function imageFromUrl(url: string): LibvirtImage {
   return { url, format: 'qcow2', firmware: 'uefi' }
 }
 
 /** The block in the provider's own terms. Expects one that {@link kvm2BlockSchema} accepted. */
-export function normaliseKvm2Block(block: Kvm2Block): Kvm2Config {
+export function normaliseLibvirtBlock(block: LibvirtBlock): LibvirtConfig {
   const { knownHostsFile, vendorData } = block
   return {
     sshKeyFile: block.sshKeyFile,
@@ -160,11 +160,11 @@ export function normaliseKvm2Block(block: Kvm2Block): Kvm2Config {
   }
 }
 
-function normaliseImage({ sha256, ...rest }: z.output<typeof imageSchema>): Kvm2Image {
+function normaliseImage({ sha256, ...rest }: z.output<typeof imageSchema>): LibvirtImage {
   return sha256 === undefined ? rest : { ...rest, sha256: sha256.toLowerCase() }
 }
 
-function normaliseHost({ socket, ...rest }: z.output<typeof hostSchema>): Kvm2Host {
+function normaliseHost({ socket, ...rest }: z.output<typeof hostSchema>): LibvirtHost {
   const ssh = parseHostPort(rest.address)
   if (ssh === undefined) throw new Error(`host ${rest.name}: address was not validated`)
   return { ...rest, ssh, socketPath: socket }

@@ -6,7 +6,7 @@ import { ProviderError } from '../errors.ts'
 import { formatProviderID } from '../names.ts'
 import { buildSeed } from '../nocloud/seed.ts'
 import { judgeExisting, type Adoption } from './adoption.ts'
-import type { Kvm2Host } from './config.ts'
+import type { LibvirtHost } from './config.ts'
 import { domainUuid, domainXml, randomMac } from './domain-xml.ts'
 import { nameKey, sharedLine, type Engine } from './engine.ts'
 import { classifyInCreate } from './errors.ts'
@@ -24,7 +24,7 @@ interface Work {
   readonly request: CreateRequest
   readonly context: CreateContext
   readonly placement: ResolvedPlacement
-  readonly host: Kvm2Host
+  readonly host: LibvirtHost
 }
 
 /** @returns the providerID */

@@ -2,7 +2,7 @@
 import type { DeleteRequest, DeleteResult, MutationContext } from '../contract.ts'
 import { ProviderError } from '../errors.ts'
 import { parseProviderID } from '../names.ts'
-import type { Kvm2Host } from './config.ts'
+import type { LibvirtHost } from './config.ts'
 import { domainUuid } from './domain-xml.ts'
 import { findHost, nameKey, sharedLine, type Engine } from './engine.ts'
 import { classify } from './errors.ts'
@@ -62,7 +62,7 @@ async function deleteOn(
   engine: Engine,
   request: DeleteRequest,
   context: MutationContext,
-  host: Kvm2Host,
+  host: LibvirtHost,
   name: string,
 ): Promise<void> {
   try {
@@ -80,7 +80,7 @@ async function deleteLocked(
   engine: Engine,
   request: DeleteRequest,
   context: MutationContext,
-  host: Kvm2Host,
+  host: LibvirtHost,
   name: string,
 ): Promise<void> {
   const { signal } = context
@@ -103,7 +103,13 @@ async function deleteLocked(
  * Somebody else's domain is left alone together with its volumes. One that was ours for certain, because it has the UUID
  * that only this engine gives or the providerID names it, and lost its mark, is an error: the Proxy would leave it behind.
  */
-function isOurs(engine: Engine, request: DeleteRequest, host: Kvm2Host, name: string, found: FoundInstance): boolean {
+function isOurs(
+  engine: Engine,
+  request: DeleteRequest,
+  host: LibvirtHost,
+  name: string,
+  found: FoundInstance,
+): boolean {
   const { domain, reading } = found
   const owned = ownership(reading, request.owner)
   if (owned.kind === 'ours') return true

@@ -10,13 +10,13 @@ import { dialSsh, type SshConnection } from '../../wire/ssh/dial.ts'
 import { SshError } from '../../wire/ssh/errors.ts'
 import type { TcpConnect } from '../../wire/ssh/tcp.ts'
 import type { Budgets } from './budgets.ts'
-import type { Kvm2Host } from './config.ts'
+import type { LibvirtHost } from './config.ts'
 import type { DialHost, HostSession } from './hosts.ts'
 import { Rpc } from './rpc.ts'
 import { WireHostApi, type FlavourNames } from './wire-host-api.ts'
 
 export interface DialerOptions {
-  readonly targets: readonly Kvm2Host[]
+  readonly targets: readonly LibvirtHost[]
   /** Read anew on every dial, so that a rotated Secret needs no restart. */
   readonly credentials: SshCredentialFiles
   readonly flavour: FlavourNames
@@ -42,7 +42,7 @@ export function createDialer(options: DialerOptions): DialHost {
   }
 }
 
-async function dialLogged(options: DialerOptions, target: Kvm2Host, signal: AbortSignal): Promise<HostSession> {
+async function dialLogged(options: DialerOptions, target: LibvirtHost, signal: AbortSignal): Promise<HostSession> {
   const { clock, log } = options
   const began = clock.monotonic()
   const fields = () => ({
@@ -62,7 +62,7 @@ async function dialLogged(options: DialerOptions, target: Kvm2Host, signal: Abor
   }
 }
 
-async function dial(options: DialerOptions, target: Kvm2Host, signal: AbortSignal): Promise<HostSession> {
+async function dial(options: DialerOptions, target: LibvirtHost, signal: AbortSignal): Promise<HostSession> {
   const { clock, budgets } = options
   const endsAt = clock.monotonic() + budgets.dialMs
   const left = () => Math.max(1, endsAt - clock.monotonic())
@@ -88,7 +88,7 @@ async function dial(options: DialerOptions, target: Kvm2Host, signal: AbortSigna
 
 function session(
   options: DialerOptions,
-  target: Kvm2Host,
+  target: LibvirtHost,
   ssh: SshConnection,
   libvirt: LibvirtConnection,
 ): HostSession {

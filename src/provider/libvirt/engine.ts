@@ -7,7 +7,7 @@ import type { Logger } from '../../observe/logger.ts'
 import { ProviderError } from '../errors.ts'
 import type { AddressPolicy } from './addresses.ts'
 import type { Budgets } from './budgets.ts'
-import type { Kvm2Config, Kvm2Host } from './config.ts'
+import type { LibvirtConfig, LibvirtHost } from './config.ts'
 import type { HostApi } from './host-api.ts'
 import type { HostConnections } from './hosts.ts'
 import type { Images } from './images.ts'
@@ -15,7 +15,7 @@ import type { KnownInstances } from './known.ts'
 import type { FlavourNames } from './wire-host-api.ts'
 
 export interface Engine {
-  readonly config: Kvm2Config
+  readonly config: LibvirtConfig
   readonly flavour: FlavourNames
   /** Id of this installation. */
   readonly installation: string
@@ -35,12 +35,12 @@ export interface Engine {
   readonly log: Logger
 }
 
-export function findHost(engine: Engine, name: string): Kvm2Host | undefined {
+export function findHost(engine: Engine, name: string): LibvirtHost | undefined {
   return engine.config.hosts.find((host) => host.name === name)
 }
 
 /** @throws ProviderError permanent (environment): a typo in the hosts must not look like an instance that is gone */
-export function requireHost(engine: Engine, name: string): Kvm2Host {
+export function requireHost(engine: Engine, name: string): LibvirtHost {
   const host = findHost(engine, name)
   if (host !== undefined) return host
   throw ProviderError.permanent(
@@ -50,10 +50,10 @@ export function requireHost(engine: Engine, name: string): Kvm2Host {
   )
 }
 
-export function sharedLine(engine: Engine, host: Kvm2Host, signal: AbortSignal): Promise<HostApi> {
+export function sharedLine(engine: Engine, host: LibvirtHost, signal: AbortSignal): Promise<HostApi> {
   return engine.connections.line(host.name, 'shared', signal)
 }
 
-export function nameKey(host: Kvm2Host, instanceName: string): string {
+export function nameKey(host: LibvirtHost, instanceName: string): string {
   return `${host.name}/${instanceName}`
 }

@@ -1,6 +1,6 @@
 // Sees to it that a host's pool holds the wanted image, once per host, pool and volume in this process. The download itself is in image-fetch.ts.
 import { withSpan } from '../../observe/tracing.ts'
-import type { Kvm2Host } from './config.ts'
+import type { LibvirtHost } from './config.ts'
 import type { HostApi, MutationGuard, StoragePool } from './host-api.ts'
 import type { HostConnections } from './hosts.ts'
 import { fetchImage, imageSize, type FetchDeps } from './image-fetch.ts'
@@ -38,7 +38,7 @@ export class Images {
    * The image if it is there, whole and the wanted one.
    * @throws ProviderError permanent (environment) when the pool does not run: volumes cannot even be looked up then
    */
-  async find(host: Kvm2Host, choice: ImageChoice, signal: AbortSignal): Promise<BaseImage | undefined> {
+  async find(host: LibvirtHost, choice: ImageChoice, signal: AbortSignal): Promise<BaseImage | undefined> {
     const api = await this.#deps.connections.line(host.name, 'shared', signal)
     const pool = await api.findPool(host.pool, { signal })
     await runningPool({ api, pool, host: host.name, signal })
@@ -51,7 +51,7 @@ export class Images {
    * @param besides bytes that the pool must have room for besides the image, by what for
    */
   async ensure(
-    host: Kvm2Host,
+    host: LibvirtHost,
     choice: ImageChoice,
     besides: Readonly<Record<string, number>>,
     participant: Participant,
@@ -63,7 +63,7 @@ export class Images {
   }
 
   async #fetch(
-    host: Kvm2Host,
+    host: LibvirtHost,
     choice: ImageChoice,
     besides: Readonly<Record<string, number>>,
     company: Company,

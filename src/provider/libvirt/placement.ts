@@ -2,12 +2,12 @@
 import { createHash } from 'node:crypto'
 import type { Placement } from '../contract.ts'
 import { ProviderError } from '../errors.ts'
-import { imageFromUrl, type Kvm2Config, type Kvm2Host, type Kvm2Image, type Kvm2MachineType } from './config.ts'
+import { imageFromUrl, type LibvirtConfig, type LibvirtHost, type LibvirtImage, type MachineType } from './config.ts'
 
-export type Catalogue = Pick<Kvm2Config, 'images' | 'machineTypes' | 'hosts'>
+export type Catalogue = Pick<LibvirtConfig, 'images' | 'machineTypes' | 'hosts'>
 
 /** An image, resolved. */
-export interface ImageChoice extends Kvm2Image {
+export interface ImageChoice extends LibvirtImage {
   /** As people know it: its key, or the URL without credentials and query. */
   readonly label: string
   /** Whose word the URL is: a mistake in it is corrected there. */
@@ -19,8 +19,8 @@ export interface ImageChoice extends Kvm2Image {
 }
 
 export interface ResolvedPlacement {
-  readonly host: Kvm2Host
-  readonly machineType: Kvm2MachineType
+  readonly host: LibvirtHost
+  readonly machineType: MachineType
   readonly image: ImageChoice
 }
 
@@ -36,7 +36,7 @@ export function resolvePlacement(block: string, catalogue: Catalogue, placement:
   }
 }
 
-function resolveHost(block: string, hosts: readonly Kvm2Host[], zone: string | undefined): Kvm2Host {
+function resolveHost(block: string, hosts: readonly LibvirtHost[], zone: string | undefined): LibvirtHost {
   const names = hosts.map((host) => host.name)
   if (zone === undefined) {
     const [only, ...more] = hosts
@@ -53,9 +53,9 @@ function resolveHost(block: string, hosts: readonly Kvm2Host[], zone: string | u
 
 function resolveMachineType(
   block: string,
-  types: ReadonlyMap<string, Kvm2MachineType>,
+  types: ReadonlyMap<string, MachineType>,
   key: string | undefined,
-): Kvm2MachineType {
+): MachineType {
   const names = list([...types.keys()])
   if (key === undefined) {
     throw invalid('MachineTypeRequired', `placement.machineType is required; ${block}.machineTypes has ${names}`)
@@ -68,7 +68,11 @@ function resolveMachineType(
   )
 }
 
-function resolveImage(block: string, images: ReadonlyMap<string, Kvm2Image>, image: string | undefined): ImageChoice {
+function resolveImage(
+  block: string,
+  images: ReadonlyMap<string, LibvirtImage>,
+  image: string | undefined,
+): ImageChoice {
   const names = list([...images.keys()])
   if (image === undefined) {
     throw invalid(
@@ -91,7 +95,7 @@ function resolveImage(block: string, images: ReadonlyMap<string, Kvm2Image>, ima
   )
 }
 
-function choice(key: string, label: string, source: ImageChoice['source'], entry: Kvm2Image): ImageChoice {
+function choice(key: string, label: string, source: ImageChoice['source'], entry: LibvirtImage): ImageChoice {
   const tag = (entry.sha256 ?? sha256Hex(entry.url)).slice(0, 12)
   return {
     ...entry,

@@ -10,7 +10,7 @@ import type { Provider } from '../contract.ts'
 import { strictAddresses, type AddressPolicy } from './addresses.ts'
 import { defaultBudgets, type Budgets } from './budgets.ts'
 import { checkHosts } from './check.ts'
-import type { Kvm2Config } from './config.ts'
+import type { LibvirtConfig } from './config.ts'
 import { createInstance } from './create.ts'
 import { deleteInstance } from './delete.ts'
 import { createDialer } from './dial.ts'
@@ -29,10 +29,10 @@ export interface Kvm2Entry {
   readonly name: string
   /** Creates at work at a time, per host. */
   readonly maxConcurrentCreates: number
-  readonly kvm2: Kvm2Config
+  readonly kvm2: LibvirtConfig
 }
 
-export interface Kvm2Deps {
+export interface LibvirtDeps {
   readonly clock: Clock
   readonly random: Random
   readonly log: Logger
@@ -59,7 +59,7 @@ export const kvm2Flavour: FlavourNames = {
 }
 
 /** Dials nothing yet. Wrap it in `decorateProvider` before use. */
-export function createKvm2Provider(entry: Kvm2Entry, deps: Kvm2Deps): Provider {
+export function createKvm2Provider(entry: Kvm2Entry, deps: LibvirtDeps): Provider {
   const { kvm2: config } = entry
   const { clock, random, installation } = deps
   const budgets = deps.budgets ?? defaultBudgets
@@ -122,8 +122,8 @@ export function createKvm2Provider(entry: Kvm2Entry, deps: Kvm2Deps): Provider {
 }
 
 function createKvm2Dialer(
-  config: Kvm2Config,
-  deps: Pick<Kvm2Deps, 'clock' | 'log' | 'connect'> & { readonly budgets: Budgets },
+  config: LibvirtConfig,
+  deps: Pick<LibvirtDeps, 'clock' | 'log' | 'connect'> & { readonly budgets: Budgets },
 ): DialHost {
   return createDialer({
     targets: config.hosts,

@@ -5,7 +5,7 @@ import type { CallContext, Instance, InstanceState, ListedInstance, Mark } from 
 import { ProviderError } from '../errors.ts'
 import { formatProviderID, parseProviderID } from '../names.ts'
 import { ownAddress } from './addresses.ts'
-import type { Kvm2Host } from './config.ts'
+import type { LibvirtHost } from './config.ts'
 import { parseDomainXml } from './domain-xml.ts'
 import { requireHost, sharedLine, type Engine } from './engine.ts'
 import { classify, hasCode } from './errors.ts'
@@ -33,7 +33,7 @@ export async function getInstance(engine: Engine, providerID: string, context: C
 
 async function read(
   engine: Engine,
-  host: Kvm2Host,
+  host: LibvirtHost,
   name: string,
   providerID: string,
   signal: AbortSignal,
@@ -77,7 +77,7 @@ async function read(
 /** MACs of the domain's NICs, asked for once in its life. */
 async function knownMacs(
   engine: Engine,
-  host: Kvm2Host,
+  host: LibvirtHost,
   api: HostApi,
   domain: Domain,
   mark: Mark,
@@ -97,7 +97,7 @@ async function knownMacs(
  */
 async function address(
   engine: Engine,
-  host: Kvm2Host,
+  host: LibvirtHost,
   shared: HostApi,
   domain: Domain,
   macs: readonly string[],
@@ -131,7 +131,7 @@ type SourceAnswer =
 /** Only the daemon's own refusals are this source's affair; a connection that broke is everybody's. */
 async function ask(
   engine: Engine,
-  host: Kvm2Host,
+  host: LibvirtHost,
   api: HostApi,
   domain: Domain,
   source: 'agent' | 'arp',
@@ -198,7 +198,7 @@ export async function listInstances(engine: Engine, context: CallContext): Promi
   return all
 }
 
-async function listHost(engine: Engine, host: Kvm2Host, signal: AbortSignal): Promise<readonly ListedInstance[]> {
+async function listHost(engine: Engine, host: LibvirtHost, signal: AbortSignal): Promise<readonly ListedInstance[]> {
   const api = await sharedLine(engine, host, signal)
   const states = await api.allStates({ signal })
   const listed = await Promise.all(

@@ -9,8 +9,8 @@ import { createMetrics, type Metrics } from '../../../src/observe/metrics.ts'
 import type { CreateContext, CreateRequest, DeleteRequest, Owner, Provider } from '../../../src/provider/contract.ts'
 import { decorateProvider } from '../../../src/provider/decorate.ts'
 import { ProviderError } from '../../../src/provider/errors.ts'
-import { kvm2BlockSchema, normaliseKvm2Block } from '../../../src/provider/libvirt/config.ts'
-import { createKvm2Provider, type Kvm2Deps } from '../../../src/provider/libvirt/provider.ts'
+import { kvm2BlockSchema, normaliseLibvirtBlock } from '../../../src/provider/libvirt/config.ts'
+import { createKvm2Provider, type LibvirtDeps } from '../../../src/provider/libvirt/provider.ts'
 import { SharedWork } from '../../../src/provider/libvirt/shared-work.ts'
 import { instanceName } from '../../../src/provider/names.ts'
 import { startLibvirtStub, type LibvirtStub, type LibvirtStubOptions } from '../../support/libvirt-stub/stub.ts'
@@ -28,7 +28,7 @@ export interface World extends AsyncDisposable {
   readonly lines: Record<string, unknown>[]
   readonly metrics: Metrics
   /** A provider of its own, as a new operator process would have; closed with the world. */
-  provider(block?: object, deps?: Partial<Kvm2Deps>): Provider
+  provider(block?: object, deps?: Partial<LibvirtDeps>): Provider
 }
 
 export async function startWorld(options: LibvirtStubOptions = {}): Promise<World> {
@@ -62,7 +62,7 @@ export async function startWorld(options: LibvirtStubOptions = {}): Promise<Worl
         hosts: [{ name: 'lab', address: stub.address, user: stub.user, socket: stub.socketPath, bridge: 'br0' }],
         ...block,
       })
-      const entry = { name: 'kvm2-lab', maxConcurrentCreates: 4, kvm2: normaliseKvm2Block(kvm2) }
+      const entry = { name: 'kvm2-lab', maxConcurrentCreates: 4, kvm2: normaliseLibvirtBlock(kvm2) }
       const parts = { clock: systemClock, random: Math.random, log, metrics, installation }
       const fetches = new SharedWork()
       const addressPolicy = { allowLoopback: true }

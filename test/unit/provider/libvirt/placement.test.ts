@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import type { Placement } from '../../../../src/provider/contract.ts'
 import { ProviderError } from '../../../../src/provider/errors.ts'
-import { kvm2BlockSchema, normaliseKvm2Block } from '../../../../src/provider/libvirt/config.ts'
+import { kvm2BlockSchema, normaliseLibvirtBlock } from '../../../../src/provider/libvirt/config.ts'
 import { resolvePlacement } from '../../../../src/provider/libvirt/placement.ts'
 
 const host = { user: 'u', bridge: 'br0' }
@@ -25,7 +25,7 @@ const block = {
     { name: 'b', address: 'b.example:22', ...host },
   ],
 }
-const config = normaliseKvm2Block(kvm2BlockSchema.parse(block))
+const config = normaliseLibvirtBlock(kvm2BlockSchema.parse(block))
 const single = { ...config, hosts: config.hosts.slice(0, 1) }
 const good = { zone: 'b', machineType: 'small', image: 'debian' }
 

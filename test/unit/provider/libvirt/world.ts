@@ -6,9 +6,9 @@ import { systemClock } from '../../../../src/lib/clock.ts'
 import { silentLogger } from '../../../../src/observe/logger.ts'
 import { createMetrics } from '../../../../src/observe/metrics.ts'
 import { defaultBudgets } from '../../../../src/provider/libvirt/budgets.ts'
-import { kvm2BlockSchema, normaliseKvm2Block } from '../../../../src/provider/libvirt/config.ts'
+import { kvm2BlockSchema, normaliseLibvirtBlock } from '../../../../src/provider/libvirt/config.ts'
 import type { ImageServer } from '../../../../src/provider/libvirt/image-http.ts'
-import { createKvm2Provider, type Kvm2Deps } from '../../../../src/provider/libvirt/provider.ts'
+import { createKvm2Provider, type LibvirtDeps } from '../../../../src/provider/libvirt/provider.ts'
 import { SharedWork } from '../../../../src/provider/libvirt/shared-work.ts'
 import { instanceName } from '../../../../src/provider/names.ts'
 import type { FakeHost } from './fake-host.ts'
@@ -53,10 +53,10 @@ const block = {
 }
 
 export function config(change: object = {}) {
-  return normaliseKvm2Block(kvm2BlockSchema.parse({ ...block, ...change }))
+  return normaliseLibvirtBlock(kvm2BlockSchema.parse({ ...block, ...change }))
 }
 
-export function operator(host: FakeHost, deps: Partial<Kvm2Deps> & { readonly block?: object } = {}) {
+export function operator(host: FakeHost, deps: Partial<LibvirtDeps> & { readonly block?: object } = {}) {
   return createKvm2Provider(
     { name: 'kvm2-home', maxConcurrentCreates: 4, kvm2: config(deps.block) },
     {
