@@ -49,7 +49,10 @@ async function main(): Promise<void> {
 async function measure(world: RealWorld, image: string, runs: number): Promise<void> {
   const { host, images, folder } = world
   const block = { images: { [image]: { url: images.url(`${image}.qcow2`) } } }
-  const operator = await world.operator([await sampleProvider(host, { block })], [`--log-level=${process.env['LOG_LEVEL'] ?? 'info'}`])
+  const operator = await world.operator(
+    [await sampleProvider(host, { block })],
+    [`--log-level=${process.env['LOG_LEVEL'] ?? 'info'}`],
+  )
   const starts = followStarts()
   try {
     const idle = await memory(operator)
