@@ -3,6 +3,7 @@ import type { Proxy } from '../../src/api/proxy.ts'
 import type { KubeClient } from '../../src/kube/client.ts'
 import { Reflector } from '../../src/kube/reflector.ts'
 import { abortReason, type Clock } from '../../src/lib/clock.ts'
+import { toError } from '../../src/lib/errors.ts'
 import { silentLogger } from '../../src/observe/logger.ts'
 import { proxyResource } from '../../src/reconcile/resources.ts'
 import { facts, header, row } from './table.ts'
@@ -63,7 +64,7 @@ export class Audience {
   }
 
   /**
-   * Looks at every change until `find` finds something.
+   * Looks at every change until `find` finds something, or throws because it never will.
    * @throws DemoError when it did not within the budget, with where the Proxies stand
    */
   until<T>(what: string, find: (proxies: readonly Proxy[]) => T | undefined): Promise<T> {
@@ -76,8 +77,12 @@ export class Audience {
         settle()
       }
       const look = () => {
-        const found = find(this.proxies())
-        if (found !== undefined) end(() => resolve(found))
+        try {
+          const found = find(this.proxies())
+          if (found !== undefined) end(() => resolve(found))
+        } catch (thrown) {
+          end(() => reject(toError(thrown)))
+        }
       }
       const onAbort = () => end(() => reject(abortReason(signal)))
       const timer = clock.after(budgetMs, () =>
