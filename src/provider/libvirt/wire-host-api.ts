@@ -4,6 +4,7 @@ import { addressSource, type AddressSource } from './addresses.ts'
 import type { Budgets } from './budgets.ts'
 import type { Mark } from '../contract.ts'
 import { hasCode } from './errors.ts'
+import type { Flavour } from './flavour.ts'
 import type {
   Domain,
   DomainInterface,
@@ -30,20 +31,13 @@ const statsState = 1
 const watchedEvents = ['DOMAIN_EVENT_CALLBACK_LIFECYCLE', 'DOMAIN_EVENT_CALLBACK_AGENT_LIFECYCLE'] as const
 const smallTransferBytes = 16 * 1024 * 1024
 
-export interface FlavourNames {
-  /** XML namespace of the mark. */
-  readonly markNamespace: string
-  /** Its prefix in documents, and the prefix of span names. */
-  readonly name: string
-}
-
 export class WireHostApi implements HostApi {
   readonly #rpc: Rpc
   readonly #budgets: Budgets
-  readonly #flavour: FlavourNames
+  readonly #flavour: Flavour
   readonly #never = new AbortController().signal
 
-  constructor(rpc: Rpc, budgets: Budgets, flavour: FlavourNames) {
+  constructor(rpc: Rpc, budgets: Budgets, flavour: Flavour) {
     this.#rpc = rpc
     this.#budgets = budgets
     this.#flavour = flavour

@@ -10,9 +10,12 @@ import { TransferStop, type TransferOptions } from './transfer.ts'
 /** Default of {@link UploadOptions.stallTimeoutMs}. */
 export const sourceStallTimeoutMs = 60_000
 
+/** libvirt-storage.h, virStorageVolUpload: a length of 0 takes whatever comes, and the file grows with it. */
+const noLimit = 0n
+
 export interface UploadOptions extends TransferOptions {
-  /** Bytes that the source will give. The daemon takes fewer without a word, so it is checked here. */
-  readonly length: bigint
+  /** Bytes that the source will give. The daemon takes fewer without a word, so it is checked here. Absent: as many as come. */
+  readonly length?: bigint
   /** Where in the volume the data goes, bytes. Default 0. */
   readonly offset?: bigint
   /** Longest wait for the source's next piece, milliseconds. Default one minute. */
@@ -33,7 +36,7 @@ export async function upload(
   options: UploadOptions,
 ): Promise<{ bytes: number }> {
   using stop = new TransferStop(host.clock, `upload to volume ${vol.name}`, options)
-  const args = { vol, offset: options.offset ?? 0n, length: options.length, flags: 0 }
+  const args = { vol, offset: options.offset ?? 0n, length: options.length ?? noLimit, flags: 0 }
   const stream = new StreamExchange(host, 'STORAGE_VOL_UPLOAD', args, {
     onData: () => undefined,
     onFailed: (error) => stop.stop(error),
@@ -72,7 +75,7 @@ async function sendAll(
     for (;;) {
       const next = await stop.raceStall(iterator.next(), stallMs, stalled)
       if (next.done === true) break
-      if (BigInt(packer.bytes + next.value.byteLength) > options.length) {
+      if (options.length !== undefined && BigInt(packer.bytes + next.value.byteLength) > options.length) {
         throw new LibvirtStreamError('SOURCE_LONG', `the source gave more than the announced ${options.length} bytes`)
       }
       for (const packet of packer.add(next.value)) await send(packet)
@@ -82,7 +85,7 @@ async function sendAll(
     // Not awaited: an async generator runs its return only after the next() that may be what hangs.
     if (!exhausted) void releaseSource(iterator)
   }
-  if (BigInt(packer.bytes) < options.length) {
+  if (options.length !== undefined && BigInt(packer.bytes) < options.length) {
     throw new LibvirtStreamError('SOURCE_SHORT', `the source ended after ${packer.bytes} of ${options.length} bytes`)
   }
   const last = packer.flush()

@@ -107,6 +107,18 @@ describe('an upload that goes well', () => {
     await expectGoodAsNew()
   })
 
+  it('of unknown length announces none and sends what comes', async () => {
+    const content = pattern(streamPacketBytes + 1000)
+    const result = connection.upload(vol, new TestSource(pieces(content, 65_536)), budget)
+    const opening = await call()
+    expect(decodeArgs('STORAGE_VOL_UPLOAD', opening.payload)).toMatchObject({ length: 0n })
+    await peer.received(isStream('OK'))
+    peer.stream(opening, 'OK')
+    expect(await result).toEqual({ bytes: content.length })
+    expect(dataBytes()).toBe(content.length)
+    await expectGoodAsNew()
+  })
+
   it('lets calls and another upload pass, and holds its place to the end', async () => {
     const content = pattern(streamPacketBytes * 3)
     const options = { ...budget, length: BigInt(content.length) }

@@ -2,6 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { Readable } from 'node:stream'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { sleep, systemClock } from '../../../src/lib/clock.ts'
 import type { LibvirtConnection } from '../../../src/wire/libvirt/connection.ts'
 import { ErrorCode } from '../../../src/wire/libvirt/error-codes.ts'
 import { MessageStatus } from '../../../src/wire/libvirt/frame.ts'
@@ -152,6 +153,41 @@ export function suiteOfStorage(open: () => Promise<LibvirtPeer>): void {
     it('reads a volume that was never written as zeros', async () => {
       const vol = await make(rawVolume(`${prefix}zero.img`, 5000))
       expect(await download(vol)).toEqual(Buffer.alloc(5000))
+    })
+
+    it('lets an empty volume grow with what is uploaded without a length', async () => {
+      const image = fakeQcow2(3 * 2 ** 30)
+      const vol = await make(rawVolume(`${prefix}chunked.qcow2`, 0))
+      expect((await info(vol)).capacity).toBe(0n)
+      await libvirt.upload(vol, Readable.from([image.subarray(0, 70_000), image.subarray(70_000)]), {
+        timeoutMs: 120_000,
+      })
+      expect((await download(vol)).equals(image)).toBe(true)
+      await libvirt.call('STORAGE_POOL_REFRESH', { pool, flags: 0 }, callOptions)
+      expect((await info(vol)).capacity).toBe(3n * 2n ** 30n)
+    })
+
+    it('tells when a volume was last written, at once and without a refresh', async () => {
+      const mtime = async () => Number(/<mtime>([0-9.]+)<\/mtime>/.exec(await document(vol))?.[1])
+      const vol = await make(rawVolume(`${prefix}touched.img`, 0))
+      const made = await mtime()
+      expect(Math.abs(made - Date.now() / 1000)).toBeLessThan(3600)
+      await sleep(systemClock, 20)
+      await download(vol)
+      expect(await mtime()).toBe(made)
+      await upload(vol, Buffer.from('a'))
+      const written = await mtime()
+      expect(written).toBeGreaterThan(made)
+      await sleep(systemClock, 20)
+      await upload(vol, Buffer.from('a'))
+      expect(await mtime()).toBeGreaterThan(written)
+    })
+
+    it('reads no more than there is, when more is asked for', async () => {
+      const vol = await make(rawVolume(`${prefix}less.img`, 0))
+      expect(await download(vol, 0n, 4096n)).toEqual(Buffer.alloc(0))
+      await upload(vol, Buffer.from('abc'))
+      expect((await download(vol, 0n, 4096n)).toString()).toBe('abc')
     })
 
     it('overwrites from the start and keeps the rest', async () => {
