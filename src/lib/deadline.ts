@@ -55,7 +55,9 @@ export async function raceSignal<T>(promise: Promise<T>, signal: AbortSignal): P
   })
 }
 
+/** Rounded, so that what is left of a budget reads like one: a message that differs each time is another message. */
 function formatBudget(ms: number): string {
   if (ms >= 60_000 && ms % 60_000 === 0) return `${ms / 60_000} min`
-  return ms >= 1000 ? `${ms / 1000} s` : `${ms} ms`
+  if (ms >= 5000) return `${Math.round(ms / 1000)} s`
+  return ms >= 1000 ? `${Math.round(ms / 100) / 10} s` : `${Math.round(ms)} ms`
 }

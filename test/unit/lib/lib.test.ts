@@ -3,7 +3,7 @@ import { inspect } from 'node:util'
 import { describe, expect, it } from 'vitest'
 import { backoffDelayMs } from '../../../src/lib/backoff.ts'
 import { sleep } from '../../../src/lib/clock.ts'
-import { deadline, raceSignal } from '../../../src/lib/deadline.ts'
+import { DeadlineError, deadline, raceSignal } from '../../../src/lib/deadline.ts'
 import { KeyedMutex } from '../../../src/lib/keyed-mutex.ts'
 import { Secret } from '../../../src/lib/secret.ts'
 import { Semaphore } from '../../../src/lib/semaphore.ts'
@@ -39,6 +39,15 @@ describe('sleep and deadline', () => {
       using _budget = deadline(clock, 'dial', 10_000)
     }
     expect(clock.pendingCount).toBe(0)
+  })
+
+  it.each([
+    [9985.393148999997, '10 s'],
+    [1449.9, '1.4 s'],
+    [250.4, '250 ms'],
+    [300_000, '5 min'],
+  ])('says a budget of %d ms as %s, so that what is left of one reads alike each time', (budgetMs, text) => {
+    expect(new DeadlineError('dial', budgetMs).message).toBe(`dial did not finish within ${text}`)
   })
 
   it('races a promise against a signal', async () => {
