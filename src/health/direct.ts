@@ -20,12 +20,15 @@ interface UrlState {
 
 /** One answer serves everybody who asks within this time, milliseconds. */
 const freshMs = 2000
+/** URLs remembered; of more, those that nobody asked for the longest are forgotten. */
+const maxUrls = 1000
 
 /** Direct checks by URL: concurrent ones share a request. */
 export class DirectChecks {
   readonly #urls = new Map<string, UrlState>()
   readonly #clock: Clock
   readonly #fetch: FetchDirectly
+  readonly #stopping = new AbortController()
 
   constructor(options: { readonly clock: Clock; readonly fetch: FetchDirectly }) {
     this.#clock = options.clock
@@ -40,15 +43,29 @@ export class DirectChecks {
       pending: undefined,
       last: { kind: 'noEvidence' },
     }
-    this.#urls.set(url, state)
+    this.#remember(url, state)
     if (state.pending !== undefined) return await state.pending
     if (this.#clock.monotonic() - state.checkedMs < freshMs) return state.last
     state.pending = this.#ask(url, state, timeoutMs)
     return await state.pending
   }
 
+  /** Ends the requests in flight; they count as unanswered. */
+  stop(): void {
+    this.#stopping.abort(new Error('the direct checks were stopped'))
+  }
+
+  /** The last one asked for is the last in order. */
+  #remember(url: string, state: UrlState): void {
+    this.#urls.delete(url)
+    this.#urls.set(url, state)
+    if (this.#urls.size <= maxUrls) return
+    const [oldest] = this.#urls.keys()
+    if (oldest !== undefined) this.#urls.delete(oldest)
+  }
+
   async #ask(url: string, state: UrlState, timeoutMs: number): Promise<DirectAnswer> {
-    using budget = deadline(this.#clock, `direct request to ${new URL(url).host}`, timeoutMs)
+    using budget = deadline(this.#clock, `direct request to ${new URL(url).host}`, timeoutMs, this.#stopping.signal)
     try {
       const { status } = await this.#fetch(new URL(url), budget.signal)
       if (isSuccess(status)) {

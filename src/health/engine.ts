@@ -79,9 +79,10 @@ export class HealthEngine {
     return entry === undefined ? { kind: 'pending' } : verdictOf(entry.state)
   }
 
-  /** Ends every probe; nothing is reported afterwards. */
+  /** Ends every probe, and the direct checks with them; nothing is reported afterwards. */
   stop(): void {
     for (const key of [...this.#probed.keys()]) this.forget(key)
+    this.#options.direct.stop()
   }
 
   #schedule(entry: Probed, delayMs: number): void {
