@@ -1,13 +1,14 @@
 // From entries of the providers config to decorated providers: the one place that knows every type there is.
-import type { ProvidersConfig } from './config/providers-config.ts'
+import type { ProviderEntry, ProvidersConfig } from './config/providers-config.ts'
 import type { Random } from './lib/backoff.ts'
 import type { Clock } from './lib/clock.ts'
+import { exhaustive } from './lib/exhaustive.ts'
 import type { Logger } from './observe/logger.ts'
 import type { Metrics } from './observe/metrics.ts'
-import type { ConfiguredProvider, ProviderSet } from './provider/contract.ts'
+import type { ConfiguredProvider, Provider, ProviderSet } from './provider/contract.ts'
 import { decorateProvider } from './provider/decorate.ts'
 import type { AddressPolicy } from './provider/libvirt/addresses.ts'
-import { createKvm2Provider } from './provider/libvirt/provider.ts'
+import { createKvm2Provider, createKvmProvider, type LibvirtDeps } from './provider/libvirt/provider.ts'
 import { SharedWork } from './provider/libvirt/shared-work.ts'
 
 export interface ProviderParts {
@@ -26,9 +27,20 @@ export function buildProviders(config: ProvidersConfig, parts: ProviderParts): P
   const fetches = new SharedWork()
   const configured = new Map<string, ConfiguredProvider>(
     config.providers.map((entry) => {
-      const provider = decorateProvider(createKvm2Provider(entry, { ...parts, fetches }), parts)
+      const provider = decorateProvider(createProvider(entry, { ...parts, fetches }), parts)
       return [entry.name, { provider, configHash: entry.configHash }]
     }),
   )
   return { get: (name) => configured.get(name), list: () => [...configured.values()] }
+}
+
+function createProvider(entry: ProviderEntry, deps: LibvirtDeps): Provider {
+  switch (entry.type) {
+    case 'kvm2':
+      return createKvm2Provider(entry, deps)
+    case 'kvm':
+      return createKvmProvider(entry, deps)
+    default:
+      return exhaustive(entry)
+  }
 }

@@ -2,7 +2,12 @@
 import { createHash } from 'node:crypto'
 import { z } from 'zod'
 import { dnsLabel } from '../api/fields.ts'
-import { kvm2BlockSchema, normaliseLibvirtBlock, type LibvirtConfig } from '../provider/libvirt/config.ts'
+import {
+  kvm2BlockSchema,
+  kvmBlockSchema,
+  normaliseLibvirtBlock,
+  type LibvirtConfig,
+} from '../provider/libvirt/config.ts'
 import { repeatedNames } from '../provider/config-fields.ts'
 import { schemaProblems, toProblem, unknownKey, type ConfigProblem, type RawProblem } from './problems.ts'
 import { suggest } from './suggest.ts'
@@ -17,18 +22,25 @@ interface EntryCommon {
   readonly configHash: string
 }
 
-/** One entry of `providers`, told apart by `type`. */
+/** One entry of `providers`, told apart by `type`; the key of its block is its type. */
 export interface Kvm2Entry extends EntryCommon {
   readonly type: 'kvm2'
   readonly kvm2: LibvirtConfig
 }
 
-export type ProviderEntry = Kvm2Entry
+/** The first generation of kvm2, with marks of its own: both may stand side by side, on one host too. */
+export interface KvmEntry extends EntryCommon {
+  readonly type: 'kvm'
+  readonly kvm: LibvirtConfig
+}
+
+export type ProviderEntry = Kvm2Entry | KvmEntry
+type EntryType = ProviderEntry['type']
 
 /** Types that this version can run. */
-export const supportedTypes = ['kvm2'] as const
+export const supportedTypes = ['kvm2', 'kvm'] as const satisfies readonly EntryType[]
 /** Types that are known, but not to this version. */
-const laterTypes: readonly string[] = ['kvm', 'proxmox']
+const laterTypes: readonly string[] = ['proxmox']
 
 export interface ProvidersConfig {
   /** In file order; names are unique. */
@@ -99,20 +111,24 @@ function parseEntry(raw: unknown, index: number): EntryResult {
   const common = entrySchema.safeParse(raw)
   const problems = schemaProblems(entrySchema, raw, base)
   if (!isMap(raw)) return { kind: 'problems', problems }
-  const { type } = raw
-  if (type !== 'kvm2') return { kind: 'problems', problems: [...problems, ...wrongType(type, base)] }
-  const all = [
-    ...problems,
-    ...strayKeys(raw, type, base),
-    ...schemaProblems(kvm2BlockSchema, raw[type], [...base, type]),
-  ]
-  const block = kvm2BlockSchema.safeParse(raw[type])
+  const type = supportedTypes.find((supported) => supported === raw['type'])
+  if (type === undefined) return { kind: 'problems', problems: [...problems, ...wrongType(raw['type'], base)] }
+  const schema = type === 'kvm2' ? kvm2BlockSchema : kvmBlockSchema
+  const all = [...problems, ...strayKeys(raw, type, base), ...schemaProblems(schema, raw[type], [...base, type])]
+  const block = schema.safeParse(raw[type])
   if (all.length > 0 || !common.success || !block.success) return { kind: 'problems', problems: all }
   const { name, maxConcurrentCreates } = common.data
-  const kvm2 = normaliseLibvirtBlock(block.data)
-  return {
-    kind: 'entry',
-    entry: { name, type, maxConcurrentCreates, kvm2, configHash: hashOf({ type, maxConcurrentCreates, kvm2 }) },
+  const config = normaliseLibvirtBlock(block.data)
+  const configHash = hashOf({ type, maxConcurrentCreates, [type]: config })
+  return { kind: 'entry', entry: entryOf(type, { name, maxConcurrentCreates, configHash }, config) }
+}
+
+function entryOf(type: EntryType, common: EntryCommon, config: LibvirtConfig): ProviderEntry {
+  switch (type) {
+    case 'kvm2':
+      return { ...common, type, kvm2: config }
+    case 'kvm':
+      return { ...common, type, kvm: config }
   }
 }
 

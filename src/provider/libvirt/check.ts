@@ -24,8 +24,8 @@ async function checkHost(engine: Engine, host: LibvirtHost, signal: AbortSignal)
   const outcome = await probe(engine, host, details, signal)
   const latencyMs = Math.round(clock.monotonic() - began)
   const ready = outcome.kind === 'ready'
-  const reason = outcome.kind === 'ready' ? 'Reachable' : outcome.reason
-  log.debug(`${flavour.name} host checked`, { host: host.name, ready, reason, latencyMs })
+  const reason = outcome.kind === 'ready' ? 'Reachable' : flavour.reasons[outcome.reason]
+  log.debug(`${flavour.subject} host checked`, { host: host.name, ready, reason, latencyMs })
   return { name: host.name, address: host.address, ready, reason, message: outcome.message, latencyMs, details }
 }
 
@@ -36,7 +36,7 @@ async function probe(
   signal: AbortSignal,
 ): Promise<Outcome> {
   try {
-    return await engine.connections.fresh(host.name, signal, (api) => ask(api, host, details, signal))
+    return await engine.connections.fresh(host.name, signal, (api) => ask(engine, api, host, details, signal))
   } catch (thrown) {
     const found = classOf(thrown)
     const message = found?.hint === undefined ? errorMessage(thrown) : `${errorMessage(thrown)} (${found.hint})`
@@ -51,6 +51,7 @@ async function probe(
 }
 
 async function ask(
+  engine: Engine,
   api: HostApi,
   host: LibvirtHost,
   details: Record<string, string>,
@@ -61,8 +62,9 @@ async function ask(
   details['hostname'] = await api.hostname({ signal })
   const info = await api.poolInfo(await api.findPool(host.pool, { signal }), { signal })
   details['poolState'] = poolStateWord(info.state)
-  details['poolCapacityGiB'] = gib(info.capacityBytes)
-  details['poolAvailableGiB'] = gib(info.availableBytes)
+  const { capacity, available, unit } = engine.flavour.poolDetails
+  details[capacity] = `${gib(info.capacityBytes)}${unit}`
+  details[available] = `${gib(info.availableBytes)}${unit}`
   if (info.state === poolState.running) {
     return {
       kind: 'ready',

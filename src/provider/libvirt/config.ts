@@ -1,4 +1,4 @@
-// The block of a kvm2 entry in the providers config: its schema as people write it, and the type that the provider works with.
+// The block of a kvm or kvm2 entry in the providers config: its schema as people write it, and the type that the provider works with.
 import { z } from 'zod'
 import {
   catalogue,
@@ -58,7 +58,7 @@ const hostSchema = z.strictObject({
 })
 
 /** The block as it is written. Messages complete a sentence that begins with the key's name. */
-export const kvm2BlockSchema = z
+export const kvmBlockSchema = z
   .strictObject({
     sshKeyFile: nonEmptyText().describe('Private key for every host, OpenSSH or PEM; read on every dial.'),
     knownHostsFile: nonEmptyText()
@@ -85,6 +85,9 @@ export const kvm2BlockSchema = z
     error: 'is required unless insecureIgnoreHostKey is true',
     when: () => true,
   })
+
+/** The block of type kvm2, which has the fields of the first generation's. */
+export const kvm2BlockSchema = kvmBlockSchema
 
 /** Takes anything: it is asked even when the block is wrong in other ways. */
 function lacksHostKeys(block: unknown): boolean {

@@ -90,7 +90,7 @@ async function createLocked(work: Work, image: BaseImage | undefined): Promise<D
   if (found !== undefined) {
     const adoption = await adopt(work, api, found)
     if (adoption.kind === 'keep') {
-      engine.log.debug(`${engine.flavour.name} domain already defined`, about(work, found.domain))
+      engine.log.debug(`${engine.flavour.subject} domain already defined`, about(work, found.domain))
       return await keepRunning(work, api, found.domain, adoption.mark)
     }
     if (image === undefined) return undefined

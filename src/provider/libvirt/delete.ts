@@ -96,7 +96,7 @@ async function deleteLocked(
   const scope = { api, pool, host: host.name, instanceName: name, guard: context }
   // With a domain of ours gone its volumes are ours too; without one the seed says whose they are.
   if (found !== undefined || (await mayRemoveVolumes(api, pool, request, name, signal))) await removeVolumes(scope)
-  engine.log.debug(`${engine.flavour.name} domain deleted`, { host: host.name, name, found: found !== undefined })
+  engine.log.debug(`${engine.flavour.subject} domain deleted`, { host: host.name, name, found: found !== undefined })
 }
 
 /**

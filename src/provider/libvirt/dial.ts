@@ -11,18 +11,21 @@ import { SshError } from '../../wire/ssh/errors.ts'
 import type { TcpConnect } from '../../wire/ssh/tcp.ts'
 import type { Budgets } from './budgets.ts'
 import type { LibvirtHost } from './config.ts'
+import type { Flavour } from './flavour.ts'
 import type { DialHost, HostSession } from './hosts.ts'
 import { Rpc } from './rpc.ts'
-import { WireHostApi, type FlavourNames } from './wire-host-api.ts'
+import { WireHostApi } from './wire-host-api.ts'
 
 export interface DialerOptions {
   readonly targets: readonly LibvirtHost[]
   /** Read anew on every dial, so that a rotated Secret needs no restart. */
   readonly credentials: SshCredentialFiles
-  readonly flavour: FlavourNames
+  readonly flavour: Flavour
   readonly budgets: Budgets
   readonly clock: Clock
   readonly log: Logger
+  /** Of the lines about calls. */
+  readonly callLog: Logger
   readonly connect?: TcpConnect
 }
 
@@ -93,19 +96,25 @@ function session(
   libvirt: LibvirtConnection,
 ): HostSession {
   const { clock, log, flavour, budgets } = options
-  const rpc = new Rpc(libvirt, { host: target.name, flavour: flavour.name, clock, log })
-  // Without libvirt on it the SSH connection is of no use to anybody.
-  void libvirt.closed.then(() => ssh.close())
+  const rpc = new Rpc(libvirt, { host: target.name, flavour, clock, log: options.callLog })
+  let ended = false
+  void libvirt.closed.then((reason) => {
+    if (!ended) log.debug('libvirt connection dropped', { host: target.name, reason: reason.message })
+    // Without libvirt on it the SSH connection is of no use to anybody.
+    void ssh.close()
+  })
   return {
     api: new WireHostApi(rpc, budgets, flavour),
     closed: libvirt.closed,
     async close() {
+      ended = true
       using goodbye = deadline(clock, `closing the connection to ${target.name}`, budgets.closeMs)
       goodbye.signal.addEventListener('abort', () => ssh.kill(toError(goodbye.signal.reason)), { once: true })
       await libvirt.close()
       await ssh.close()
     },
     destroy(reason) {
+      ended = true
       // The SSH connection first: it ends without writing anything, so also on a host that is gone.
       ssh.kill(reason)
       libvirt.destroy(reason)

@@ -8,15 +8,15 @@ import { ProviderError } from '../errors.ts'
 import type { AddressPolicy } from './addresses.ts'
 import type { Budgets } from './budgets.ts'
 import type { LibvirtConfig, LibvirtHost } from './config.ts'
+import type { Flavour } from './flavour.ts'
 import type { HostApi } from './host-api.ts'
 import type { HostConnections } from './hosts.ts'
 import type { Images } from './images.ts'
 import type { KnownInstances } from './known.ts'
-import type { FlavourNames } from './wire-host-api.ts'
 
 export interface Engine {
   readonly config: LibvirtConfig
-  readonly flavour: FlavourNames
+  readonly flavour: Flavour
   /** Id of this installation. */
   readonly installation: string
   readonly connections: HostConnections

@@ -12,11 +12,15 @@ import {
 import { SshError, type SshErrorCode } from '../../wire/ssh/errors.ts'
 import { ProviderError, type ProviderErrorKind } from '../errors.ts'
 
-/** Where a health check says it broke (TargetHealth.reason). */
+/** Where a health check broke; flavour.ts has what each type calls it. */
 export type CheckReason =
   | 'CredentialsUnavailable'
   | 'Unreachable'
+  /** The SSH handshake failed, for another reason than a key. */
+  | 'HandshakeFailed'
   | 'Unauthorized'
+  /** SSH worked, libvirt's socket did not. */
+  | 'SocketRefused'
   | 'Forbidden'
   | 'Timeout'
   | 'PoolNotFound'
@@ -189,12 +193,12 @@ export const sshRows: { readonly [C in SshErrorCode]: ErrorClass } = {
   CREDENTIALS_UNREADABLE: { kind: 'transient', code: 'CredentialsUnavailable', checkReason: 'CredentialsUnavailable' },
   CREDENTIALS_INVALID: { kind: 'permanent', code: 'CredentialsUnavailable', checkReason: 'CredentialsUnavailable' },
   TCP: unreachable,
-  HANDSHAKE: unreachable,
+  HANDSHAKE: { ...unreachable, checkReason: 'HandshakeFailed' },
   HOST_KEY_UNKNOWN: unauthorized,
   HOST_KEY_CHANGED: unauthorized,
   HOST_KEY_REVOKED: unauthorized,
   UNAUTHORIZED: unauthorized,
-  FORWARD_REFUSED: unreachable,
+  FORWARD_REFUSED: { ...unreachable, checkReason: 'SocketRefused' },
   CLOSED: unreachable,
   // A dial that ran out of its own budget while the round had time left is a host that does not answer.
   TIMEOUT: unreachable,

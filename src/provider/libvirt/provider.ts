@@ -1,4 +1,4 @@
-// Puts a kvm2 provider together from its entry in the config; each operation has a file of its own.
+// Puts a provider of type kvm or kvm2 together from its entry in the config; each operation has a file of its own.
 import type { Random } from '../../lib/backoff.ts'
 import type { Clock } from '../../lib/clock.ts'
 import { KeyedMutex } from '../../lib/keyed-mutex.ts'
@@ -15,6 +15,7 @@ import { createInstance } from './create.ts'
 import { deleteInstance } from './delete.ts'
 import { createDialer } from './dial.ts'
 import type { Engine } from './engine.ts'
+import { kvm2Flavour, kvmFlavour, type Flavour } from './flavour.ts'
 import { HostConnections, type DialHost } from './hosts.ts'
 import { createImageServer, type ImageServer } from './image-http.ts'
 import { Images } from './images.ts'
@@ -22,15 +23,16 @@ import { KnownInstances } from './known.ts'
 import { getInstance, listInstances, observeHost } from './read.ts'
 import type { SharedWork } from './shared-work.ts'
 import { InstanceWatch } from './watch.ts'
-import type { FlavourNames } from './wire-host-api.ts'
 
-/** The entry of the providers config. */
-export interface Kvm2Entry {
+interface EntryCommon {
   readonly name: string
   /** Creates at work at a time, per host. */
   readonly maxConcurrentCreates: number
-  readonly kvm2: LibvirtConfig
 }
+
+/** An entry of the providers config. */
+export type Kvm2Entry = EntryCommon & { readonly kvm2: LibvirtConfig }
+export type KvmEntry = EntryCommon & { readonly kvm: LibvirtConfig }
 
 export interface LibvirtDeps {
   readonly clock: Clock
@@ -52,19 +54,27 @@ export interface LibvirtDeps {
   readonly budgets?: Budgets
 }
 
-/** What tells kvm2's domains and words from those of the provider's other generation. */
-export const kvm2Flavour: FlavourNames = {
-  name: 'kvm2',
-  markNamespace: 'https://gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/kvm2',
-}
-
 /** Dials nothing yet. Wrap it in `decorateProvider` before use. */
 export function createKvm2Provider(entry: Kvm2Entry, deps: LibvirtDeps): Provider {
-  const { kvm2: config } = entry
+  return createLibvirtProvider(kvm2Flavour, entry, entry.kvm2, deps)
+}
+
+/** See {@link createKvm2Provider}. */
+export function createKvmProvider(entry: KvmEntry, deps: LibvirtDeps): Provider {
+  return createLibvirtProvider(kvmFlavour, entry, entry.kvm, deps)
+}
+
+function createLibvirtProvider(
+  flavour: Flavour,
+  entry: EntryCommon,
+  config: LibvirtConfig,
+  deps: LibvirtDeps,
+): Provider {
   const { clock, random, installation } = deps
   const budgets = deps.budgets ?? defaultBudgets
-  const log = deps.log.child({ logger: kvm2Flavour.name, provider: entry.name })
-  const dial = deps.dial ?? createKvm2Dialer(config, { ...deps, log, budgets })
+  const logNamed = (logger: string) => deps.log.child({ logger, provider: entry.name })
+  const log = logNamed(flavour.name)
+  const dial = deps.dial ?? dialerFor(flavour, config, { ...deps, log, callLog: logNamed(flavour.callLogger), budgets })
   const known = new KnownInstances()
   const watch = new InstanceWatch({
     known,
@@ -78,7 +88,7 @@ export function createKvm2Provider(entry: Kvm2Entry, deps: LibvirtDeps): Provide
   const images = new Images({
     connections,
     fetches: deps.fetches,
-    flavour: kvm2Flavour.name,
+    flavour: flavour.name,
     server,
     clock,
     log,
@@ -88,7 +98,7 @@ export function createKvm2Provider(entry: Kvm2Entry, deps: LibvirtDeps): Provide
   })
   const engine: Engine = {
     config,
-    flavour: kvm2Flavour,
+    flavour,
     installation,
     connections,
     images,
@@ -104,7 +114,7 @@ export function createKvm2Provider(entry: Kvm2Entry, deps: LibvirtDeps): Provide
   }
   return {
     name: entry.name,
-    type: kvm2Flavour.name,
+    type: flavour.name,
     targets: config.hosts.map((host) => host.name),
     create: (request, context) => createInstance(engine, request, context),
     get: (providerID, context) => getInstance(engine, providerID, context),
@@ -121,9 +131,10 @@ export function createKvm2Provider(entry: Kvm2Entry, deps: LibvirtDeps): Provide
   }
 }
 
-function createKvm2Dialer(
+function dialerFor(
+  flavour: Flavour,
   config: LibvirtConfig,
-  deps: Pick<LibvirtDeps, 'clock' | 'log' | 'connect'> & { readonly budgets: Budgets },
+  deps: Pick<LibvirtDeps, 'clock' | 'log' | 'connect'> & { readonly callLog: Logger; readonly budgets: Budgets },
 ): DialHost {
   return createDialer({
     targets: config.hosts,
@@ -132,10 +143,11 @@ function createKvm2Dialer(
       insecureIgnoreHostKey: config.hostKeys.kind === 'insecureIgnore',
       ...(config.hostKeys.kind === 'knownHosts' ? { knownHostsFile: config.hostKeys.file } : {}),
     },
-    flavour: kvm2Flavour,
+    flavour,
     budgets: deps.budgets,
     clock: deps.clock,
     log: deps.log,
+    callLog: deps.callLog,
     ...(deps.connect === undefined ? {} : { connect: deps.connect }),
   })
 }

@@ -59,7 +59,7 @@ async function read(
   const state = instanceState(await api.domainStatus(domain, { signal }))
   const macs = await knownMacs(engine, host, api, domain, mark, providerID, signal)
   const ip = state === 'running' ? await address(engine, host, api, domain, macs, signal) : undefined
-  engine.log.debug(`${engine.flavour.name} domain fetched`, {
+  engine.log.debug(`${engine.flavour.subject} domain fetched`, {
     host: host.name,
     name: domain.name,
     state,
@@ -194,7 +194,7 @@ export async function listInstances(engine: Engine, context: CallContext): Promi
     }),
   )
   const all = perHost.flat()
-  engine.log.debug(`${engine.flavour.name} domains listed`, { hosts: perHost.length, managed: all.length })
+  engine.log.debug(`${engine.flavour.subject} domains listed`, { hosts: perHost.length, managed: all.length })
   return all
 }
 

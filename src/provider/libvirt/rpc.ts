@@ -8,6 +8,7 @@ import type { LibvirtConnection } from '../../wire/libvirt/connection.ts'
 import { LibvirtError } from '../../wire/libvirt/errors.ts'
 import type { ProcedureName, Procedures } from '../../wire/libvirt/protocol.gen.ts'
 import { ProviderError } from '../errors.ts'
+import type { Flavour } from './flavour.ts'
 import type { MutationGuard } from './host-api.ts'
 
 /** What a call is about, for its span and log line. */
@@ -22,8 +23,7 @@ export interface CallSubject {
 export interface RpcScope {
   /** Name of the host in the config. */
   readonly host: string
-  /** Prefix of span names, and the logger's name: `kvm2`. */
-  readonly flavour: string
+  readonly flavour: Flavour
   readonly clock: Clock
   readonly log: Logger
 }
@@ -81,7 +81,8 @@ export class Rpc {
     detail: LogFields,
     exchange: () => Promise<T>,
   ): Promise<T> {
-    const { host, flavour, clock, log } = this.#scope
+    const { host, clock, log } = this.#scope
+    const { name: flavour, callName } = this.#scope.flavour
     const method = methodName(procedure)
     const attributes = {
       [`${flavour}.host`]: host,
@@ -91,7 +92,12 @@ export class Rpc {
     }
     return await withSpan(`${flavour}.${method}`, { kind: 'client', attributes }, async (span) => {
       const began = clock.monotonic()
-      const fields = () => ({ rpc: method, host, ...subject, durationMs: Math.round(clock.monotonic() - began) })
+      const fields = () => ({
+        rpc: callName(method),
+        host,
+        ...subject,
+        durationMs: Math.round(clock.monotonic() - began),
+      })
       try {
         const result = await exchange()
         if (log.enabled('trace')) log.trace('libvirt call', { ...fields(), ...detail, ...describeResult(result) })

@@ -9,8 +9,8 @@ import { createMetrics, type Metrics } from '../../../src/observe/metrics.ts'
 import type { CreateContext, CreateRequest, DeleteRequest, Owner, Provider } from '../../../src/provider/contract.ts'
 import { decorateProvider } from '../../../src/provider/decorate.ts'
 import { ProviderError } from '../../../src/provider/errors.ts'
-import { kvm2BlockSchema, normaliseLibvirtBlock } from '../../../src/provider/libvirt/config.ts'
-import { createKvm2Provider, type LibvirtDeps } from '../../../src/provider/libvirt/provider.ts'
+import { kvm2BlockSchema, kvmBlockSchema, normaliseLibvirtBlock } from '../../../src/provider/libvirt/config.ts'
+import { createKvm2Provider, createKvmProvider, type LibvirtDeps } from '../../../src/provider/libvirt/provider.ts'
 import { SharedWork } from '../../../src/provider/libvirt/shared-work.ts'
 import { instanceName } from '../../../src/provider/names.ts'
 import { startLibvirtStub, type LibvirtStub, type LibvirtStubOptions } from '../../support/libvirt-stub/stub.ts'
@@ -28,7 +28,7 @@ export interface World extends AsyncDisposable {
   readonly lines: Record<string, unknown>[]
   readonly metrics: Metrics
   /** A provider of its own, as a new operator process would have; closed with the world. */
-  provider(block?: object, deps?: Partial<LibvirtDeps>): Provider
+  provider(block?: object, deps?: Partial<LibvirtDeps>, type?: 'kvm2' | 'kvm'): Provider
 }
 
 export async function startWorld(options: LibvirtStubOptions = {}): Promise<World> {
@@ -52,8 +52,9 @@ export async function startWorld(options: LibvirtStubOptions = {}): Promise<Worl
     images,
     lines,
     metrics,
-    provider(block = {}, deps = {}) {
-      const kvm2 = kvm2BlockSchema.parse({
+    provider(block = {}, deps = {}, type = 'kvm2') {
+      const schema = type === 'kvm2' ? kvm2BlockSchema : kvmBlockSchema
+      const parsed = schema.parse({
         sshKeyFile: stub.keyFile,
         knownHostsFile: stub.knownHostsFile,
         diskSizeGb: 1,
@@ -62,11 +63,17 @@ export async function startWorld(options: LibvirtStubOptions = {}): Promise<Worl
         hosts: [{ name: 'lab', address: stub.address, user: stub.user, socket: stub.socketPath, bridge: 'br0' }],
         ...block,
       })
-      const entry = { name: 'kvm2-lab', maxConcurrentCreates: 4, kvm2: normaliseLibvirtBlock(kvm2) }
+      const common = { name: 'kvm2-lab', maxConcurrentCreates: 4 }
+      const config = normaliseLibvirtBlock(parsed)
       const parts = { clock: systemClock, random: Math.random, log, metrics, installation }
       const fetches = new SharedWork()
       const addressPolicy = { allowLoopback: true }
-      const provider = decorateProvider(createKvm2Provider(entry, { ...parts, fetches, addressPolicy, ...deps }), parts)
+      const allDeps = { ...parts, fetches, addressPolicy, ...deps }
+      const plain =
+        type === 'kvm2'
+          ? createKvm2Provider({ ...common, kvm2: config }, allDeps)
+          : createKvmProvider({ ...common, kvm: config }, allDeps)
+      const provider = decorateProvider(plain, parts)
       providers.push(provider)
       return provider
     },

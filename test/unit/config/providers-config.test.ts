@@ -34,6 +34,13 @@ function valid(...entries: object[]): ProvidersConfig {
   return result.config
 }
 
+/** The block of the first entry. */
+function blockOf(config: ProvidersConfig) {
+  const [first] = config.providers
+  if (first?.type !== 'kvm2') throw new Error('the first entry is no kvm2')
+  return first.kvm2
+}
+
 /** The mistakes as a person sees them, without file and line. */
 function mistakes(text: string): string[] {
   const result = parseProvidersConfig(text)
@@ -86,17 +93,17 @@ describe('a valid providers config', () => {
       images,
     }
     const hosts = [host({ address: '[2001:db8::1]:2222', socket: '/run/s', pool: 'p' }), host({ name: 'b' })]
-    const config = valid(entry({ ...written, hosts }, { maxConcurrentCreates: 1 })).providers[0]
-    expect(config?.maxConcurrentCreates).toBe(1)
-    expect(config?.kvm2).toMatchObject({
+    const config = valid(entry({ ...written, hosts }, { maxConcurrentCreates: 1 }))
+    expect(config.providers[0]?.maxConcurrentCreates).toBe(1)
+    expect(blockOf(config)).toMatchObject({
       hostKeys: { kind: 'insecureIgnore' },
       diskSizeGiB: 20,
       installGuestAgent: false,
       vendorData: '#!/bin/sh\n',
       images: new Map([['debian-13', { ...images['debian-13'], sha256: 'ab'.repeat(32) }]]),
     })
-    expect(config?.kvm2.hosts.map(({ name }) => name)).toEqual(['a', 'b'])
-    expect(config?.kvm2.hosts[0]).toMatchObject({
+    expect(blockOf(config).hosts.map(({ name }) => name)).toEqual(['a', 'b'])
+    expect(blockOf(config).hosts[0]).toMatchObject({
       ssh: { host: '2001:db8::1', port: 2222 },
       socketPath: '/run/s',
       pool: 'p',
@@ -104,7 +111,7 @@ describe('a valid providers config', () => {
   })
 
   it('takes an empty value for an absent one, an empty list, merge keys, and JSON', () => {
-    expect(valid(entry({ images: null, vendorData: '' })).providers[0]?.kvm2).not.toHaveProperty('vendorData')
+    expect(blockOf(valid(entry({ images: null, vendorData: '' })))).not.toHaveProperty('vendorData')
     expect(valid()).toEqual({ providers: [] })
     expect(mistakes(JSON.stringify({ providers: [entry()] }))).toEqual([])
     const [first] = stringify({ providers: [entry()] })
@@ -123,6 +130,26 @@ describe('a valid providers config', () => {
       .replace('# maxConcurrentCreates', 'maxConcurrentCreates')
       .replaceAll(/# (insecureIgnoreHostKey|diskSizeGb|installGuestAgent|format|firmware|socket|pool):/g, '$1:')
     expect(mistakes(uncommented)).toEqual([])
+  })
+})
+
+describe('an entry of type kvm', () => {
+  const kvm = { ...entry(), type: 'kvm', kvm2: undefined, kvm: { ...(entry() as { kvm2: object }).kvm2 } }
+
+  it('has the fields of kvm2 in a block of its own name, and another hash', () => {
+    const [first] = valid(kvm).providers
+    const [second] = valid(entry()).providers
+    if (first?.type !== 'kvm' || second?.type !== 'kvm2') throw new Error('other types')
+    expect(first.kvm).toEqual(second.kvm2)
+    expect(first.configHash).not.toBe(second.configHash)
+  })
+
+  it('tells mistakes with the name of its block', () => {
+    expect(mistakesOf({ ...kvm, kvm: { ...kvm.kvm, hosts: [host({ bridge: undefined })] } })).toEqual([
+      'providers[0] (kvm-a): kvm.hosts[0]: bridge is required',
+    ])
+    expect(mistakesOf({ ...kvm, kvm: undefined })).toEqual(['providers[0] (kvm-a): kvm is required'])
+    expect(mistakesOf({ ...kvm, kvm2: {} })).toEqual(['providers[0] (kvm-a): the block of type kvm is kvm:, not kvm2:'])
   })
 })
 
@@ -269,13 +296,13 @@ describe('a mistake in an entry or in the file', () => {
     [
       'typo in the type',
       { ...entry(), type: 'kmv2' },
-      `${at}type "kmv2" is unknown, did you mean "kvm2"?; supported: kvm2`,
+      `${at}type "kmv2" is unknown, did you mean "kvm2"?; supported: kvm2, kvm`,
     ],
-    ['unknown type', { ...entry(), type: 'vmware' }, `${at}type "vmware" is unknown; supported: kvm2`],
+    ['unknown type', { ...entry(), type: 'vmware' }, `${at}type "vmware" is unknown; supported: kvm2, kvm`],
     [
       'later type',
       { ...entry(), type: 'proxmox' },
-      `${at}type "proxmox" is not supported by this version; supported: kvm2`,
+      `${at}type "proxmox" is not supported by this version; supported: kvm2, kvm`,
     ],
     ['other block', { ...entry(), kvm: {} }, `${at}the block of type kvm2 is kvm2:, not kvm:`],
     [
@@ -339,7 +366,7 @@ describe('a mistake in an entry or in the file', () => {
       'f:10: providers[0] (one): kvm2.hosts[1]: address is required',
       'f:10: providers[0] (one): kvm2.hosts[1]: name "a" is taken already by entry [0]',
       'f:11: providers[0] (one): kvm2.hosts[1]: unknown key "adress", did you mean "address"?',
-      'f:15: providers[1] (two): type "kvm3" is unknown, did you mean "kvm2"?; supported: kvm2',
+      'f:15: providers[1] (two): type "kvm3" is unknown, did you mean "kvm2"?; supported: kvm2, kvm',
     ])
   })
 })

@@ -37,7 +37,7 @@ describe('validate-config', () => {
     const { status, out, err } = await run(file)
     const lines = err.trimEnd().split('\n')
     expect({ status, out }).toEqual({ status: 1, out: '' })
-    expect(lines).toContain(`${file}:3: providers[0] (a): type "gcp" is unknown; supported: kvm2`)
+    expect(lines).toContain(`${file}:3: providers[0] (a): type "gcp" is unknown; supported: kvm2, kvm`)
     expect(lines).toContain(`${file}:4: providers[1]: unknown key "nam", did you mean "name"?`)
     expect(lines).toContain(`${file}:6: providers[1]: kvm2: hosts is required`)
     expect(lines.at(-1)).toBe(`${file}: ${lines.length - 1} mistakes`)
