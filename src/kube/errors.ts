@@ -64,7 +64,8 @@ export class KubeError extends Error {
   static from(thrown: unknown, what: string): KubeError {
     if (thrown instanceof KubeError) return thrown
     if (thrown instanceof DeadlineError) {
-      return new KubeError(`${what}: ${thrown.message}`, {
+      // the budget of a request is named after it; only a budget of another name needs to be told of which request
+      return new KubeError(thrown.message.startsWith(what) ? thrown.message : `${what}: ${thrown.message}`, {
         code: 'KUBE_TIMEOUT',
         status: 0,
         reason: 'Timeout',

@@ -78,6 +78,10 @@ describe('no answer', () => {
   it('within the budget is a timeout', () => {
     const error = KubeError.from(new DeadlineError(what, 30_000), what)
     expect(error).toMatchObject({ code: 'KUBE_TIMEOUT', reason: 'Timeout', status: 0 })
+    expect(error.message).toBe(`${what} did not finish within 30 s`)
+    expect(KubeError.from(new DeadlineError('TLS handshake', 10_000), what).message).toBe(
+      `${what}: TLS handshake did not finish within 10 s`,
+    )
     expect(error.message).toContain('did not finish within 30 s')
   })
 
