@@ -41,7 +41,13 @@ interface Query {
 
 /** The server, not yet listening. */
 export function createDiscoveryServer(options: DiscoveryOptions): FastifyInstance {
-  const app = fastify({ logger: false, exposeHeadRoutes: true })
+  const app = fastify({
+    logger: false,
+    exposeHeadRoutes: true,
+    // what the router refuses reaches no handler: a path that cannot be decoded
+    frameworkErrors: (thrown, _request, reply) =>
+      sendProblem(reply, { status: thrown.statusCode ?? 400, title: 'Bad request', detail: thrown.message }),
+  })
   const views = () => listViews(options)
 
   app.get('/v1/proxies', (request, reply) => {

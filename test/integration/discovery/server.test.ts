@@ -149,6 +149,13 @@ describe('discovery API', () => {
     expect(answer.json()).toMatchObject({ status: 400, detail: expect.stringContaining(named) as string })
   })
 
+  it('refuses a path that cannot be decoded with a problem', async () => {
+    const answer = await fetch(`${base}/v1/proxies/%ZZ/a`)
+    expect(answer.status).toBe(400)
+    expect(answer.headers.get('content-type')).toContain('application/problem+json')
+    expect(await answer.json()).toMatchObject({ type: 'about:blank', status: 400, title: 'Bad request' })
+  })
+
   it('answers other paths with a problem', async () => {
     expect((await ask('/nope')).json()).toMatchObject({ status: 404, title: 'No such page' })
     expect((await ask('/healthz')).body).toBe('ok\n')
