@@ -24,6 +24,9 @@ export interface ClientOptions {
   readonly maxConnections?: number
 }
 
+/** What client-node takes for a cluster where it finds no kubeconfig at all; nothing could be authenticated there. */
+const lastResort = 'http://localhost:8080'
+
 /**
  * Every method rejects with a {@link KubeError}, or with the signal's reason when the caller aborted. The type parameter
  * says what the caller expects of the server; nothing here checks it.
@@ -44,7 +47,11 @@ export class KubeClient {
 
   /** `KUBECONFIG`, `~/.kube/config`, then the Pod's service account. @throws KubeError `KUBE_CONFIG` */
   static fromDefault(options: ClientOptions = {}): KubeClient {
-    return this.#load((config) => config.loadFromDefault(), options)
+    return this.#load((config) => {
+      config.loadFromDefault()
+      if (config.getCurrentCluster()?.server !== lastResort) return
+      throw new Error('there is none: neither $KUBECONFIG, nor ~/.kube/config, nor the service account of a Pod')
+    }, options)
   }
 
   /** @param source a file, or the kubeconfig itself as text */

@@ -64,6 +64,18 @@ describe('the client against the in-process API', () => {
     await prefixed.close()
   })
 
+  it('refuses at once to go without any kubeconfig', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'no-kubeconfig-'))
+    try {
+      vi.stubEnv('HOME', folder)
+      vi.stubEnv('KUBECONFIG', undefined)
+      expect(() => KubeClient.fromDefault()).toThrow(/kubeconfig.*neither \$KUBECONFIG, nor ~\/\.kube\/config, nor/)
+    } finally {
+      vi.unstubAllEnvs()
+      await rm(folder, { recursive: true })
+    }
+  })
+
   it('refuses a kubeconfig that is none', () => {
     const code = 'KUBE_CONFIG'
     const missing = join(dir, 'missing')
