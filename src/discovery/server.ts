@@ -45,8 +45,9 @@ export function createDiscoveryServer(options: DiscoveryOptions): FastifyInstanc
     logger: false,
     exposeHeadRoutes: true,
     // what the router refuses reaches no handler: a path that cannot be decoded
-    frameworkErrors: (thrown, _request, reply) =>
-      sendProblem(reply, { status: thrown.statusCode ?? 400, title: 'Bad request', detail: thrown.message }),
+    frameworkErrors: (thrown, _request, reply) => {
+      sendProblem(reply, { status: thrown.statusCode ?? 400, title: 'Bad request', detail: thrown.message })
+    },
   })
   const views = () => listViews(options)
 
