@@ -5,7 +5,7 @@ import { once } from 'node:events'
 import { mkdtemp, readFile, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest'
 import { parse as parseYaml } from 'yaml'
 import { systemClock } from '../../src/lib/clock.ts'
 import { keepaliveFrame } from '../../src/wire/libvirt/codec.ts'
@@ -267,6 +267,8 @@ it('runs as a process, says how to reach it, and takes everything along when tol
   const script = join(import.meta.dirname, '../../hack/stub-libvirt.ts')
   const unix = join(folder, 'libvirt.sock')
   const child = spawn(process.execPath, [script, '--unix', unix], { stdio: ['ignore', 'pipe', 'inherit'] })
+  // one that a failure left behind would keep the whole run from ending
+  onTestFinished(() => void child.kill('SIGKILL'))
   let output = ''
   child.stdout.setEncoding('utf8').on('data', (chunk: string) => (output += chunk))
   await eventually('what it prints', budgetMs, () => Promise.resolve(output.includes('Ctrl-C') || undefined))
