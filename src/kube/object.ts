@@ -51,11 +51,6 @@ export interface ObjectRef {
   readonly name: string
 }
 
-/** Address of one incarnation of an object: a later object of the same name has another UID. */
-export interface UidRef extends ObjectRef {
-  readonly uid: string
-}
-
 /** What a caller sends to create an object: the server fills in the rest of the metadata. */
 export interface NewObject {
   readonly metadata: {

@@ -5,7 +5,6 @@ import { KubeClient, isAlreadyExists } from '../../src/kube/client.ts'
 import { EventRecorder } from '../../src/kube/events.ts'
 import { OperatorHost, type ResourceMeta } from '../../src/kube/host.ts'
 import type { Reflector } from '../../src/kube/reflector.ts'
-import { ObjectWriter } from '../../src/kube/status.ts'
 import { clusterAvailable, startCluster, type Cluster } from '../support/cluster.ts'
 import { canRun } from '../support/e2e/availability.ts'
 import { eventually } from '../support/eventually.ts'
@@ -63,11 +62,10 @@ describe.skipIf(!runs)('the Kubernetes plumbing on a real API server', () => {
     })
 
   it('writes finalizers and status, alone and by the framework, and lets go', async () => {
-    const writer = new ObjectWriter({ client, ...parts })
     const made = await create('written')
     const ref = { namespace, name: 'written', uid: made.metadata.uid }
-    await writer.ensureFinalizer<Widget>(widgets, ref, finalizer, { cached: made })
-    await writer.updateStatus<Widget>(widgets, ref, () => ({ phase: 'Pending' }), { cached: made })
+    await client.patch(widgets, ref, { kind: 'merge', body: { metadata: { finalizers: [finalizer] } } })
+    await client.patchStatus(widgets, ref, { phase: 'Pending' })
     const pending = await cached('written', (object) => object.status?.phase === 'Pending')
     expect(pending.metadata.finalizers).toEqual([finalizer])
     const { resourceVersion } = pending.metadata
@@ -82,7 +80,7 @@ describe.skipIf(!runs)('the Kubernetes plumbing on a real API server', () => {
     await cached('written', (object) => object.status?.phase === 'Ready')
     await client.delete(widgets, ref, { uid: ref.uid })
     await cached('written', (object) => object.metadata.deletionTimestamp !== undefined)
-    await writer.removeFinalizer<Widget>(widgets, ref, finalizer)
+    await client.patch(widgets, ref, { kind: 'merge', body: { metadata: { finalizers: [] } } })
     await eventually('it is gone from the store', budgetMs, () =>
       Promise.resolve(told.includes('deleted written') || undefined),
     )

@@ -1,13 +1,15 @@
 // The in-process Kubernetes API against the suite that a real API server passes too.
-import { spawnSync } from 'node:child_process'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { KubeClient } from '../../src/kube/client.ts'
 import { runCommand } from '../support/command.ts'
+import { canRun, programAvailable } from '../support/e2e/availability.ts'
 import { startKubeApi } from '../support/kube-api/kube-api.ts'
 import { kubeApiSuite } from '../support/kube-api/suite.ts'
 import { widgetKind } from '../support/kube-api/widgets.ts'
+
+const hasKubectl = canRun('kubectl against the in-process API', [programAvailable('kubectl', 'kubernetes-client')])
 
 kubeApiSuite('the in-process API', async () => {
   const api = await startKubeApi({ kinds: [widgetKind] })
@@ -17,7 +19,6 @@ kubeApiSuite('the in-process API', async () => {
   await api.writeKubeconfig(kubeconfig)
   // A cache of its own, as kubectl keeps what it discovered by host and port, which others may have used before.
   const env = { ...process.env, KUBECONFIG: kubeconfig, KUBECACHEDIR: join(dir, 'cache') }
-  const hasKubectl = spawnSync('kubectl', ['version', '--client'], { timeout: 60_000 }).status === 0
   return {
     client,
     kubectl: hasKubectl

@@ -1,7 +1,6 @@
 // The stub's VMs: what a boot finds on its seed, what the agent tells and when, and that the proxy is a real one.
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync } from 'node:fs'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer as createHttpServer } from 'node:http'
 import { connect, createServer, type AddressInfo, type Server } from 'node:net'
@@ -13,6 +12,7 @@ import { ErrorCode } from '../../src/wire/libvirt/error-codes.ts'
 import type { Domain } from '../../src/wire/libvirt/protocol.gen.ts'
 import { domainXml, domainUuid } from '../../src/provider/libvirt/domain-xml.ts'
 import { buildSeed } from '../../src/provider/nocloud/seed.ts'
+import { canRun, programAvailable } from '../support/e2e/availability.ts'
 import { getThrough } from '../support/e2e/through-proxy.ts'
 import { eventually } from '../support/eventually.ts'
 import { refusal } from '../support/libvirt-peer/peer.ts'
@@ -165,8 +165,8 @@ describe('a VM with a seed', () => {
     await other.close()
   })
 
-  it.skipIf(!existsSync('/usr/bin/genisoimage'))(
-    'reads a seed that genisoimage made (skipped where it is not installed)',
+  it.skipIf(!canRun('seeds made by genisoimage', [programAvailable('genisoimage', 'genisoimage')]))(
+    'reads a seed that genisoimage made',
     async () => {
       const folder = await mkdtemp(join(tmpdir(), 'seed-'))
       const userData = 'a'.repeat(5000)

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { buildSeed } from '../../../src/provider/nocloud/seed.ts'
 import { guestAgentScript } from '../../../src/provider/nocloud/vendor-data.ts'
+import { canRun, programAvailable } from '../../support/e2e/availability.ts'
 
 let folder: string
 beforeEach(async () => {
@@ -21,9 +22,9 @@ function run(program: string, args: readonly string[], env?: NodeJS.ProcessEnv):
   return stdout
 }
 
-const isoinfo = spawnSync('isoinfo', ['-version']).error === undefined
+const isoinfo = canRun('seeds read by isoinfo', [programAvailable('isoinfo', 'genisoimage')])
 
-describe.skipIf(!isoinfo)(isoinfo ? 'isoinfo' : 'isoinfo (skipped: it is not installed here)', () => {
+describe.skipIf(!isoinfo)('isoinfo', () => {
   it('finds label, names and content', async () => {
     const userData = Buffer.from('#cloud-config\nä: "byte for byte"\n')
     const file = join(folder, 'seed.iso')

@@ -9,9 +9,13 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { systemClock } from '../../../src/lib/clock.ts'
 import { loadCredentials } from '../../../src/wire/ssh/credentials.ts'
 import { dialSsh, type SshConnection } from '../../../src/wire/ssh/dial.ts'
+import { canRun, type Availability } from '../../support/e2e/availability.ts'
 import { hasSshd, sshKeygen, startSshd, type Sshd } from '../../support/ssh/sshd.ts'
 
-const installed = await hasSshd()
+const openssh: Availability = (await hasSshd())
+  ? { kind: 'yes' }
+  : { kind: 'no', reason: '/usr/sbin/sshd is not installed (package openssh-server)' }
+const installed = canRun('SSH against OpenSSH', [openssh])
 const never = new AbortController().signal
 const opening = { signal: never, timeoutMs: 60_000 }
 
@@ -23,7 +27,7 @@ const clientKeys: [string, string[]][] = [
   ['ecdsa', ['-t', 'ecdsa']],
 ]
 
-describe.skipIf(!installed)('OpenSSH sshd (skipped where /usr/sbin/sshd is not installed)', () => {
+describe.skipIf(!installed)('OpenSSH sshd', () => {
   let folder: string
   let keyFiles: Map<string, string>
   let authorizedKeys: string[]

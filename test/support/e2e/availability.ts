@@ -1,4 +1,5 @@
-// Decides whether a suite that needs real daemons runs here; starts nothing.
+// Decides whether a suite that needs real daemons or programs runs here; starts nothing.
+import { spawnSync } from 'node:child_process'
 
 /** What a check of a machine says. */
 export type Availability = { readonly kind: 'yes' } | { readonly kind: 'no'; readonly reason: string }
@@ -20,4 +21,11 @@ export function canRun(suite: string, parts: readonly Availability[], env: NodeJ
   }
   console.warn(line)
   return false
+}
+
+/** Whether a program can be started. @param from the Debian package that has it */
+export function programAvailable(program: string, from: string): Availability {
+  const { error } = spawnSync(program, ['--version'], { stdio: 'ignore', timeout: 60_000 })
+  if (error === undefined) return { kind: 'yes' }
+  return { kind: 'no', reason: `${program} is not installed (package ${from})` }
 }
