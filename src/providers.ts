@@ -8,8 +8,8 @@ import type { Metrics } from './observe/metrics.ts'
 import type { ConfiguredProvider, Provider, ProviderSet } from './provider/contract.ts'
 import { decorateProvider } from './provider/decorate.ts'
 import type { AddressPolicy } from './provider/libvirt/addresses.ts'
+import { createImageSharing } from './provider/libvirt/image-sharing.ts'
 import { createKvm2Provider, createKvmProvider, type LibvirtDeps } from './provider/libvirt/provider.ts'
-import { SharedWork } from './provider/libvirt/shared-work.ts'
 
 export interface ProviderParts {
   readonly clock: Clock
@@ -24,10 +24,10 @@ export interface ProviderParts {
 
 export function buildProviders(config: ProvidersConfig, parts: ProviderParts): ProviderSet {
   // two entries may name one host: what one of them fetches there, the other waits for
-  const fetches = new SharedWork()
+  const imageSharing = createImageSharing(parts.clock)
   const configured = new Map<string, ConfiguredProvider>(
     config.providers.map((entry) => {
-      const provider = decorateProvider(createProvider(entry, { ...parts, fetches }), parts)
+      const provider = decorateProvider(createProvider(entry, { ...parts, imageSharing }), parts)
       return [entry.name, { provider, configHash: entry.configHash }]
     }),
   )

@@ -15,7 +15,7 @@ import type { CreateContext, CreateRequest, DeleteRequest, Provider } from '../.
 import { decorateProvider } from '../../src/provider/decorate.ts'
 import { kvm2BlockSchema, normaliseLibvirtBlock } from '../../src/provider/libvirt/config.ts'
 import { createKvm2Provider } from '../../src/provider/libvirt/provider.ts'
-import { SharedWork } from '../../src/provider/libvirt/shared-work.ts'
+import { createImageSharing } from '../../src/provider/libvirt/image-sharing.ts'
 import { instanceName } from '../../src/provider/names.ts'
 import { canRun } from '../support/e2e/availability.ts'
 import { getThrough } from '../support/e2e/through-proxy.ts'
@@ -103,7 +103,7 @@ describe.runIf(runs)('kvm2', () => {
     })
     const entry = { name: 'kvm2-lab', maxConcurrentCreates: 4, kvm2: normaliseLibvirtBlock(block) }
     const parts = { clock: systemClock, random: Math.random, log: silentLogger, metrics: createMetrics(), installation }
-    const made = decorateProvider(createKvm2Provider(entry, { ...parts, fetches: new SharedWork() }), parts)
+    const made = decorateProvider(createKvm2Provider(entry, { ...parts, imageSharing: createImageSharing(systemClock) }), parts)
     providers.push(made)
     return made
   }

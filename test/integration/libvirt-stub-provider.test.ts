@@ -11,7 +11,7 @@ import type { CreateContext, CreateRequest, Owner, Provider } from '../../src/pr
 import { kvm2BlockSchema, normaliseLibvirtBlock } from '../../src/provider/libvirt/config.ts'
 import { kvm2Flavour } from '../../src/provider/libvirt/flavour.ts'
 import { createKvm2Provider } from '../../src/provider/libvirt/provider.ts'
-import { SharedWork } from '../../src/provider/libvirt/shared-work.ts'
+import { createImageSharing } from '../../src/provider/libvirt/image-sharing.ts'
 import { instanceName } from '../../src/provider/names.ts'
 import { getThrough } from '../support/e2e/through-proxy.ts'
 import { eventually } from '../support/eventually.ts'
@@ -65,7 +65,7 @@ function newProvider(): Provider {
       log: silentLogger,
       metrics: createMetrics(),
       installation: owner.installation,
-      fetches: new SharedWork(),
+      imageSharing: createImageSharing(systemClock),
       addressPolicy: { allowLoopback: true },
     },
   )

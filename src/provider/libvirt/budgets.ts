@@ -15,6 +15,14 @@ export interface Budgets {
   readonly imageReserveMs: number
   /** The question for an image's size. */
   readonly headMs: number
+  /** A claim on an image that was not touched for so long, by the host's clock, is nobody's. */
+  readonly claimMs: number
+  /** The same for one that does not say whose it is yet: its holder has done nothing under it so far. */
+  readonly claimUnsignedMs: number
+  /** How often a claim is touched while it is in use. */
+  readonly claimTouchMs: number
+  /** Longest pause between two looks at a claim that another operator holds. */
+  readonly claimPollMs: number
   /** Running after a start. */
   readonly runningWaitMs: number
   readonly runningPollMs: number
@@ -30,6 +38,10 @@ export const defaultBudgets: Budgets = {
   imageMs: 20 * 60_000,
   imageReserveMs: 60_000,
   headMs: 30_000,
+  claimMs: 15 * 60_000,
+  claimUnsignedMs: 2_000,
+  claimTouchMs: 3 * 60_000,
+  claimPollMs: 1_000,
   runningWaitMs: 15_000,
   runningPollMs: 500,
   closeMs: 5_000,

@@ -1,6 +1,7 @@
 // Makes an instance exist and run. Each step looks at what is there first, so that a repeat after any crash carries on.
 import { abortReason, sleep } from '../../lib/clock.ts'
-import { LibvirtError } from '../../wire/libvirt/errors.ts'
+import { exhaustive } from '../../lib/exhaustive.ts'
+import { ErrorCode, LibvirtError } from '../../wire/libvirt/errors.ts'
 import type { CreateContext, CreateRequest, Mark } from '../contract.ts'
 import { ProviderError } from '../errors.ts'
 import { formatProviderID } from '../names.ts'
@@ -9,10 +10,10 @@ import { judgeExisting, type Adoption } from './adoption.ts'
 import type { LibvirtHost } from './config.ts'
 import { domainUuid, domainXml, randomMac } from './domain-xml.ts'
 import { nameKey, sharedLine, type Engine } from './engine.ts'
-import { classifyInCreate } from './errors.ts'
+import { classifyInCreate, hasCode } from './errors.ts'
 import { domainState, type Domain, type HostApi } from './host-api.ts'
-import type { BaseImage } from './image-cache.ts'
-import { findInstance, instanceState, pausedError, type FoundInstance } from './instance.ts'
+import type { ImageInUse, ImageWish, Use } from './images.ts'
+import { findNewInstance, instanceState, pausedError, type FoundInstance } from './instance.ts'
 import { resolvePlacement, type ResolvedPlacement } from './placement.ts'
 import { gibBytes, requireSpace, runningPool, seedReserveBytes } from './pool-space.ts'
 import { removeDomain } from './remove.ts'
@@ -25,13 +26,22 @@ interface Work {
   readonly context: CreateContext
   readonly placement: ResolvedPlacement
   readonly host: LibvirtHost
+  /** Writes the intent down, once: before the first change. */
+  readonly record: () => Promise<void>
 }
 
 /** @returns the providerID */
 export async function createInstance(engine: Engine, request: CreateRequest, context: CreateContext): Promise<string> {
   const placement = resolvePlacement(engine.flavour.name, engine.config, request.placement)
   const { host } = placement
-  const work: Work = { engine, request, context, placement, host }
+  const work: Work = {
+    engine,
+    request,
+    context,
+    placement,
+    host,
+    record: once(() => context.record({ target: host.name })),
+  }
   try {
     return await createOn(work)
   } catch (thrown) {
@@ -41,65 +51,103 @@ export async function createInstance(engine: Engine, request: CreateRequest, con
 
 /**
  * The intent is recorded once the host has answered: a deletion asks every recorded target, and would wait for a host that
- * never let us in. The image comes before the place and the lock: waiting for a download holds neither. What was seen without
- * the lock is looked at again with it; when it changed so that an image is needed after all, all begins anew.
+ * never let us in. A download is waited for with neither a place nor the lock; nor is another operator's turn at the image.
  */
 async function createOn(work: Work): Promise<string> {
-  const { engine, request, context, host } = work
+  const { engine, request, context, placement, host } = work
   const { signal } = context
   const slots = engine.slots.get(host.name)
   if (slots === undefined) throw new Error(`host ${host.name} has no limit of creates`)
+  const wish = { host, choice: placement.image }
+  // An image that this process has not met may take long to come, and its download need not wait for a place either.
+  if (!engine.images.isKnown(wish) && !(await hasWhatItNeeds(work, wish))) await fetchImage(work, wish)
   for (;;) {
-    const needed = await needsImage(work)
-    await context.record({ target: host.name })
-    const image = needed ? await obtainImage(work) : undefined
-    const domain = await slots.run(
-      () => engine.names.run(nameKey(host, request.instanceName), () => createLocked(work, image), signal),
+    const step = await slots.run(
+      () => engine.names.run(nameKey(host, request.instanceName), () => createLocked(work, wish), signal),
       signal,
     )
-    if (domain !== undefined) return formatProviderID({ host: host.name, domain: domain.name })
+    switch (step.kind) {
+      case 'made':
+        return formatProviderID({ host: host.name, domain: step.domain.name })
+      case 'absent':
+        await fetchImage(work, wish)
+        break
+      case 'busy':
+        await engine.images.waitForTurn(wish, context)
+        break
+      default:
+        exhaustive(step)
+    }
   }
 }
 
-async function needsImage(work: Work): Promise<boolean> {
+/** Whether no image has to be fetched: it is there, or the instance is. What is seen here without the lock only spares a wait. */
+async function hasWhatItNeeds(work: Work, wish: ImageWish): Promise<boolean> {
   const { engine, request, context, host } = work
-  const api = await sharedLine(engine, host, context.signal)
   const { signal } = context
-  const found = await findInstance(api, request.instanceName, signal)
-  if (found !== undefined && (await adopt(work, api, found)).kind === 'keep') return false
+  const api = await sharedLine(engine, host, signal)
+  const found = await findNewInstance(api, request.instanceName, signal)
+  if (found !== undefined && (await adopt(work, api, found)).kind === 'keep') return true
   const pool = await api.findPool(host.pool, { signal })
-  await runningPool({ api, pool, host: host.name, signal })
-  return true
+  try {
+    return await engine.images.isThere(wish, { api, pool }, signal)
+  } catch (thrown) {
+    // A pool that does not run says so in words of its own.
+    if (hasCode(thrown, ErrorCode.OPERATION_INVALID)) await runningPool({ api, pool, host: host.name, signal })
+    throw thrown
+  }
 }
 
-async function obtainImage(work: Work): Promise<BaseImage> {
-  const { engine, context, placement, host } = work
-  const besides = { overlay: engine.config.diskSizeGiB * gibBytes, seed: seedReserveBytes }
-  const image = await engine.images.ensure(host, placement.image, besides, context)
-  const api = await sharedLine(engine, host, context.signal)
-  const pool = await api.findPool(host.pool, { signal: context.signal })
-  await requireSpace({ api, pool, host: host.name, signal: context.signal }, besides)
-  return image
+async function fetchImage(work: Work, wish: ImageWish): Promise<void> {
+  const { engine, context } = work
+  await work.record()
+  await engine.images.ensure(wish, besidesImage(work), context)
 }
 
-/** Undefined when an image turns out to be needed and there is none. */
-async function createLocked(work: Work, image: BaseImage | undefined): Promise<Domain | undefined> {
+function besidesImage({ engine }: Work): { readonly overlay: number; readonly seed: number } {
+  return { overlay: engine.config.diskSizeGiB * gibBytes, seed: seedReserveBytes }
+}
+
+type Step =
+  | { readonly kind: 'made'; readonly domain: Domain }
+  /** Nothing was changed yet. */
+  | Exclude<Use<never>, { readonly kind: 'used' }>
+
+async function createLocked(work: Work, wish: ImageWish): Promise<Step> {
   const { engine, request, context, host } = work
-  const api = await sharedLine(engine, host, context.signal)
-  const found = await findInstance(api, request.instanceName, context.signal)
+  const { signal } = context
+  const api = await sharedLine(engine, host, signal)
+  const found = await findNewInstance(api, request.instanceName, signal)
   if (found !== undefined) {
     const adoption = await adopt(work, api, found)
     if (adoption.kind === 'keep') {
-      engine.log.debug(`${engine.flavour.subject} domain already defined`, about(work, found.domain))
-      return await keepRunning(work, api, found.domain, adoption.mark)
+      engine.log.debug(`${engine.flavour.name} domain already defined`, about(work, found.domain))
+      await work.record()
+      return { kind: 'made', domain: await keepRunning(work, api, found.domain, adoption.mark) }
     }
-    if (image === undefined) return undefined
-    engine.log.info('replacing an instance made from another spec', about(work, found.domain))
-    await removeDomain(api, found.domain, host.name, context)
-    engine.known.forget(host.name, found.domain.uuid)
-    await removeVolumes(await volumeScope(work, api))
   }
-  return image === undefined ? undefined : await build(work, api, image)
+  const pool = await api.findPool(host.pool, { signal })
+  await requireSpace({ api, pool, host: host.name, signal }, besidesImage(work))
+  await work.record()
+  const used = await engine.images.use(wish, { api, pool }, context, async (image) => {
+    const scope: VolumeScope = {
+      ...{ api, pool, host: host.name, instanceName: request.instanceName, guard: context },
+      volumes: new Map(image.volumes),
+      keysArePaths: image.base.path === image.base.volume.key,
+    }
+    if (found !== undefined) await clearAway(work, scope, found)
+    return await makeVolumes(work, scope, image)
+  })
+  if (used.kind !== 'used') return used
+  return { kind: 'made', domain: await build(work, api, used.value) }
+}
+
+async function clearAway(work: Work, scope: VolumeScope, found: FoundInstance): Promise<void> {
+  const { engine, context, host } = work
+  engine.log.info('replacing an instance made from another spec', about(work, found.domain))
+  await removeDomain(scope.api, found.domain, host.name, context)
+  engine.known.forget(host.name, found.domain.uuid)
+  await removeVolumes(scope)
 }
 
 /** Ours and of this spec, or it throws; ours whose disk is gone counts as one to replace. */
@@ -138,21 +186,43 @@ async function keepRunning(work: Work, api: HostApi, domain: Domain, mark: Mark 
   }
 }
 
-/** Seed, overlay, domain, start: after a crash between any two of them what is there says whose it is. */
-async function build(work: Work, api: HostApi, image: BaseImage): Promise<Domain> {
+/** Later calls do nothing; after a failure the next one tries again. */
+function once(act: () => Promise<void>): () => Promise<void> {
+  let done = false
+  return async () => {
+    if (!done) await act()
+    done = true
+  }
+}
+
+interface Disks {
+  readonly seedPath: string
+  readonly overlayPath: string
+  readonly imageDigest: string
+}
+
+/** Seed, then overlay; then {@link build}: after a crash between any two steps what is there says whose it is. */
+async function makeVolumes(work: Work, scope: VolumeScope, image: ImageInUse): Promise<Disks> {
+  const { engine, request, context } = work
+  const { log, config } = engine
+  const { base } = image
+  const content = seedContent(work)
+  const seedPath = await writeSeed(scope, content, request.owner, (uid) => context.isLive(uid))
+  log.debug('seed volume uploaded', { ...aboutName(work), bytes: content.byteLength })
+  image.requireHeld()
+  const overlayPath = await ensureOverlay(scope, base, config.diskSizeGiB * gibBytes)
+  log.debug('overlay volume created', { ...aboutName(work), base: base.volume.name })
+  return { seedPath, overlayPath, imageDigest: base.digest }
+}
+
+async function build(work: Work, api: HostApi, disks: Disks): Promise<Domain> {
   const { engine, request, context, placement, host } = work
   const { log, flavour } = engine
   const { instanceName, owner } = request
-  const scope = await volumeScope(work, api)
-  const content = seedContent(work)
-  const seedPath = await writeSeed(scope, content, owner, (uid) => context.isLive(uid))
-  log.debug('seed volume uploaded', { ...aboutName(work), bytes: content.byteLength })
-  const overlayPath = await ensureOverlay(scope, image, engine.config.diskSizeGiB * gibBytes)
-  log.debug('overlay volume created', { ...aboutName(work), base: image.volume.name })
   const mark: Mark = {
     ...owner,
     specHash: request.specHash,
-    imageDigest: image.digest,
+    imageDigest: disks.imageDigest,
     createdAt: new Date(engine.clock.now()).toISOString(),
   }
   const xml = domainXml({
@@ -162,8 +232,8 @@ async function build(work: Work, api: HostApi, image: BaseImage): Promise<Domain
     ...placement.machineType,
     firmware: placement.image.firmware,
     bridge: host.bridge,
-    overlayPath,
-    seedPath,
+    overlayPath: disks.overlayPath,
+    seedPath: disks.seedPath,
     markNamespace: flavour.markNamespace,
     mark,
   })

@@ -281,3 +281,13 @@ export function classifyInCreate(thrown: unknown, scope: ErrorScope): ProviderEr
 export function hasCode(thrown: unknown, ...numbers: readonly number[]): thrown is LibvirtError {
   return thrown instanceof LibvirtError && numbers.includes(thrown.code)
 }
+
+/** What a call about a volume answers; undefined when the volume is not there. */
+export async function ifThere<T>(call: Promise<T>): Promise<T | undefined> {
+  try {
+    return await call
+  } catch (thrown) {
+    if (hasCode(thrown, ErrorCode.NO_STORAGE_VOL)) return undefined
+    throw thrown
+  }
+}

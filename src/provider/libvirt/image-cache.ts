@@ -1,6 +1,7 @@
 // What a pool holds of an image: the base volume, the marker that says it is whole, and the facts beside it. Reads only.
-import { errorMessage } from '../../lib/errors.ts'
+import { z } from 'zod'
 import type { HostApi, StoragePool, StorageVol } from './host-api.ts'
+import { listPool, type PoolListing } from './image-claim.ts'
 import type { ImageChoice } from './placement.ts'
 
 /** A base image that is whole. */
@@ -11,6 +12,8 @@ export interface BaseImage {
   readonly format: 'qcow2' | 'raw'
   /** SHA-256 of its bytes as they were downloaded, lower-case hex. */
   readonly digest: string
+  /** Size of the disk in it. */
+  readonly virtualBytes: number
 }
 
 /** What stands in the volume beside the marker; absent for images of the earlier implementation. */
@@ -18,17 +21,28 @@ export interface ImageFacts {
   /** Without credentials. */
   readonly url: string
   readonly sizeBytes: number
+  /** Size of the disk in it; absent where its header does not tell. */
+  readonly virtualBytes?: number
   readonly format: 'qcow2' | 'raw'
   readonly installation: string
   /** ISO 8601. */
   readonly fetchedAt: string
 }
 
+/** What is decided by. */
+const knownFactsSchema = z.object({ url: z.string(), virtualBytes: z.number().int().nonnegative().optional() })
+type KnownFacts = z.output<typeof knownFactsSchema>
+
 export type CacheState =
   | { readonly kind: 'absent' }
   /** A download was cut off, or its marker is of no use. */
   | { readonly kind: 'incomplete'; readonly why: string }
-  | { readonly kind: 'complete'; readonly volume: StorageVol; readonly digest: string; readonly url?: string }
+  | {
+      readonly kind: 'complete'
+      readonly volume: StorageVol
+      readonly digest: string
+      readonly facts: KnownFacts | undefined
+    }
 
 /** Raw volume with the 64 hex digits of the digest; written last. */
 export function markerName(base: string): string {
@@ -44,25 +58,56 @@ const maxFactsBytes = 64 * 1024
 
 export async function inspectBase(
   api: HostApi,
-  pool: StoragePool,
+  listing: PoolListing,
   name: string,
   signal: AbortSignal,
 ): Promise<CacheState> {
-  const options = { signal }
-  const volume = await api.findVolume(pool, name, options)
+  const volume = listing.get(name)
   if (volume === undefined) return { kind: 'absent' }
-  const marker = await api.findVolume(pool, markerName(name), options)
+  const marker = listing.get(markerName(name))
   if (marker === undefined) return { kind: 'incomplete', why: 'it has no marker' }
-  const digest = (await api.readVolume(marker, 0, digestLength, options)).toString('latin1').toLowerCase()
-  if (!/^[0-9a-f]{64}$/.test(digest)) return { kind: 'incomplete', why: 'its marker holds no digest' }
-  const url = await readFactsUrl(api, pool, name, signal)
-  return { kind: 'complete', volume, digest, ...(url === undefined ? {} : { url }) }
+  const [digest, facts] = await Promise.all([
+    readDigest(api, marker, signal),
+    readFacts(api, listing.get(factsName(name)), signal),
+  ])
+  if (digest === undefined) return { kind: 'incomplete', why: 'its marker holds no digest' }
+  return { kind: 'complete', volume, digest, facts }
+}
+
+/** Digest in a marker, lower-case hex; undefined when none is in it. */
+export async function readDigest(api: HostApi, marker: StorageVol, signal: AbortSignal): Promise<string | undefined> {
+  const text = (await api.readVolume(marker, 0, digestLength, { signal })).toString('latin1').toLowerCase()
+  return /^[0-9a-f]{64}$/.test(text) ? text : undefined
+}
+
+/**
+ * The wanted image under its plain or its alternate name.
+ * @returns `state` is of the volume under the plain name, whatever was found
+ */
+export async function findWanted(
+  api: HostApi,
+  listing: PoolListing,
+  choice: ImageChoice,
+  signal: AbortSignal,
+): Promise<{ readonly found?: BaseImage; readonly state: CacheState }> {
+  const state = await inspectBase(api, listing, choice.volume, signal)
+  for (const name of [choice.volume, choice.alternateVolume]) {
+    const candidate = name === choice.volume ? state : await inspectBase(api, listing, name, signal)
+    if (candidate.kind !== 'complete' || !isWanted(candidate, choice)) continue
+    const { volume, digest, facts } = candidate
+    const [path, virtualBytes] = await Promise.all([
+      api.volumePath(volume, { signal }),
+      facts?.virtualBytes ?? api.volumeCapacity(volume, { signal }).then(Number),
+    ])
+    return { state, found: { volume, path, format: choice.format, digest, virtualBytes } }
+  }
+  return { state }
 }
 
 /** Whether a whole base is the image that is wanted. Without a configured digest the first download of a URL stays. */
 export function isWanted(state: CacheState & { kind: 'complete' }, choice: ImageChoice): boolean {
   if (choice.sha256 !== undefined) return state.digest === choice.sha256
-  return state.url === undefined || state.url === withoutCredentials(choice.url)
+  return state.facts === undefined || state.facts.url === withoutCredentials(choice.url)
 }
 
 export function withoutCredentials(url: string): string {
@@ -76,28 +121,19 @@ export function factsContent(facts: ImageFacts): Buffer {
   return Buffer.from(`${JSON.stringify(facts)}\n`)
 }
 
-async function readFactsUrl(
-  api: HostApi,
-  pool: StoragePool,
-  base: string,
-  signal: AbortSignal,
-): Promise<string | undefined> {
-  const facts = await api.findVolume(pool, factsName(base), { signal })
-  if (facts === undefined) return undefined
-  // Asked for by its exact size: the daemon takes its time over the end of a shorter volume.
-  const bytes = Math.min(Number(await api.volumeCapacity(facts, { signal })), maxFactsBytes)
-  return readUrl(await api.readVolume(facts, 0, bytes, { signal }))
-}
-
 /** Facts that cannot be read are as good as none: the marker alone decides then. */
-function readUrl(content: Buffer): string | undefined {
+async function readFacts(
+  api: HostApi,
+  volume: StorageVol | undefined,
+  signal: AbortSignal,
+): Promise<KnownFacts | undefined> {
+  if (volume === undefined) return undefined
+  const content = (await api.readVolume(volume, 0, maxFactsBytes, { signal })).toString('utf8')
   try {
-    const facts: unknown = JSON.parse(content.toString('utf8'))
-    const url = typeof facts === 'object' && facts !== null && 'url' in facts ? facts.url : undefined
-    return typeof url === 'string' ? url : undefined
+    return knownFactsSchema.safeParse(JSON.parse(content)).data
   } catch (error) {
     if (error instanceof SyntaxError) return undefined
-    throw new Error(`reading the facts of an image: ${errorMessage(error)}`, { cause: error })
+    throw error
   }
 }
 
@@ -110,7 +146,7 @@ export async function overlaysOf(
   signal: AbortSignal,
 ): Promise<readonly string[]> {
   const names: string[] = []
-  for (const volume of await api.listVolumes(pool, { signal })) {
+  for (const volume of (await listPool(api, pool, signal)).values()) {
     const backing = backingPathOf(await api.volumeXml(volume, { signal }))
     if (backing === basePath) names.push(volume.name)
   }

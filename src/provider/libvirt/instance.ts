@@ -26,6 +26,19 @@ export async function findInstance(
   return domain === undefined ? undefined : await readInstance(api, domain, signal)
 }
 
+/** The same by one listing: for a name that most likely is not there, which costs two look-ups otherwise. */
+export async function findNewInstance(
+  api: HostApi,
+  name: string,
+  signal: AbortSignal,
+): Promise<FoundInstance | undefined> {
+  const domains = await api.listDomains({ signal })
+  const uuid = domainUuid(name)
+  const domain =
+    domains.find((candidate) => candidate.uuid === uuid) ?? domains.find((candidate) => candidate.name === name)
+  return domain === undefined ? undefined : await readInstance(api, domain, signal)
+}
+
 /** Undefined when the domain vanished meanwhile. */
 export async function readInstance(
   api: HostApi,

@@ -36,17 +36,27 @@ export async function runningPool(scope: PoolScope): Promise<PoolInfo> {
 
 /**
  * @param needs bytes by what they are for
+ * @returns bytes that are left besides
  * @throws ProviderError quotaExceeded, or permanent when the pool does not run
  */
-export async function requireSpace(scope: PoolScope, needs: Readonly<Record<string, number>>): Promise<void> {
+export async function requireSpace(scope: PoolScope, needs: Readonly<Record<string, number>>): Promise<bigint> {
   const { availableBytes } = await runningPool(scope)
   const needed = Object.values(needs).reduce((sum, bytes) => sum + bytes, 0)
-  if (availableBytes >= BigInt(needed)) return
+  if (availableBytes >= BigInt(needed)) return availableBytes - BigInt(needed)
   const parts = Object.entries(needs).map(([what, bytes]) => `${what} ${formatBytes(bytes)}`)
   throw ProviderError.quotaExceeded(
     `host ${scope.host}: storage pool ${scope.pool.name} has ${availableBytes} bytes available and ${needed} are needed ` +
       `(${parts.join(', ')}); free space in the pool or lower diskSizeGb`,
     { code: 'PoolSpace', target: scope.host },
+  )
+}
+
+/** For an image whose size only its bytes tell: they are more than what there was room for. */
+export function notEnoughSpace(host: string, pool: string, received: number, roomBytes: bigint): ProviderError {
+  return ProviderError.quotaExceeded(
+    `host ${host}: storage pool ${pool} has room for ${roomBytes} bytes of an image whose server did not announce its size, ` +
+      `and ${received} have come; free space in the pool`,
+    { code: 'PoolSpace', target: host },
   )
 }
 

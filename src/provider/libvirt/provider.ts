@@ -18,10 +18,10 @@ import type { Engine } from './engine.ts'
 import { kvm2Flavour, kvmFlavour, type Flavour } from './flavour.ts'
 import { HostConnections, type DialHost } from './hosts.ts'
 import { createImageServer, type ImageServer } from './image-http.ts'
+import type { ImageSharing } from './image-sharing.ts'
 import { Images } from './images.ts'
 import { KnownInstances } from './known.ts'
 import { getInstance, listInstances, observeHost } from './read.ts'
-import type { SharedWork } from './shared-work.ts'
 import { InstanceWatch } from './watch.ts'
 
 interface EntryCommon {
@@ -41,8 +41,8 @@ export interface LibvirtDeps {
   readonly metrics: Pick<Metrics, 'imageDownloadBytes'>
   /** Id of this installation. */
   readonly installation: string
-  /** Fetches under way, shared by all providers of the process: two entries may name one host. */
-  readonly fetches: SharedWork
+  /** Shared by all providers of the process: two entries may name one host. */
+  readonly imageSharing: ImageSharing
   /** Default: the machine's own HTTP, closed with the provider. */
   readonly imageServer?: ImageServer
   /** Default: only addresses that other machines can reach. */
@@ -87,7 +87,8 @@ function createLibvirtProvider(
   const server = deps.imageServer ?? createImageServer()
   const images = new Images({
     connections,
-    fetches: deps.fetches,
+    sharing: deps.imageSharing,
+    random,
     flavour: flavour.name,
     server,
     clock,

@@ -28,6 +28,11 @@ interface Work {
 export class SharedWork {
   readonly #running = new Map<string, Work>()
 
+  /** Whether there is work of that key to join. */
+  isRunning(key: string): boolean {
+    return this.#running.get(key)?.abort.signal.aborted === false
+  }
+
   /** Joins the work of that key, or begins it. `T` must be the same for every use of a key. */
   async run<T>(key: string, participant: Participant, begin: (company: Company) => Promise<T>): Promise<T> {
     for (;;) {

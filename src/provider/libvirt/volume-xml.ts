@@ -42,6 +42,13 @@ export function backingPath(xml: string): string | undefined {
   return path === undefined || path === '' ? undefined : path
 }
 
+/** When the volume's file was last written, by the host's clock, milliseconds since the epoch; undefined where libvirt does not tell. */
+export function modifiedMs(xml: string): number | undefined {
+  const text = parseXml(xml)?.child('volume')?.child('target')?.child('timestamps')?.child('mtime')?.text
+  const seconds = text === undefined || text === '' ? Number.NaN : Number(text)
+  return Number.isFinite(seconds) ? seconds * 1000 : undefined
+}
+
 export function overlayName(instanceName: string): string {
   return `${instanceName}.qcow2`
 }

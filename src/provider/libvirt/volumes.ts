@@ -14,6 +14,10 @@ export interface VolumeScope {
   readonly host: string
   readonly instanceName: string
   readonly guard: MutationGuard
+  /** What stands in the pool, by name, as far as this instance's volumes go; absent: every volume is looked up. */
+  readonly volumes?: Map<string, StorageVol>
+  /** Whether a volume's key is its path, as in every pool of files; absent: paths are asked for. */
+  readonly keysArePaths?: boolean
 }
 
 /** Whose a seed is; undefined for one that does not say: cut off while it was written, or made by something else. */
@@ -38,17 +42,16 @@ export async function writeSeed(
   isLive: (uid: string) => Promise<boolean>,
 ): Promise<string> {
   const { api, pool, guard, instanceName } = scope
-  const { signal } = guard
-  const existing = await api.findVolume(pool, seedName(instanceName), { signal })
+  const existing = await find(scope, seedName(instanceName))
   if (existing !== undefined && (await isOurs(scope, existing, owner, isLive))) {
     await rewrite(scope, existing, content)
-    return await api.volumePath(existing, { signal })
+    return await pathOf(scope, existing)
   }
   await removeVolumes(scope)
   const xml = rawVolumeXml({ name: seedName(instanceName), capacityBytes: content.byteLength })
   const seed = await api.createVolume(pool, xml, guard)
   await api.writeVolume(seed, content, guard)
-  return await api.volumePath(seed, { signal })
+  return await pathOf(scope, seed)
 }
 
 /** A volume can be made larger and not smaller than what is allocated, so that the rest of a larger one becomes zeros. */
@@ -88,26 +91,34 @@ export async function ensureOverlay(scope: VolumeScope, base: BaseImage, capacit
   const { api, pool, guard, instanceName } = scope
   const options = { signal: guard.signal }
   const name = overlayName(instanceName)
-  const existing = await api.findVolume(pool, name, options)
+  const existing = await find(scope, name)
   if (existing !== undefined) {
-    if (backingPath(await api.volumeXml(existing, options)) === base.path)
-      return await api.volumePath(existing, options)
+    if (backingPath(await api.volumeXml(existing, options)) === base.path) return await pathOf(scope, existing)
     await api.deleteVolume(existing, guard)
   }
-  const baseBytes = Number(await api.volumeCapacity(base.volume, options))
   const xml = overlayVolumeXml({
     name,
-    capacityBytes: Math.max(capacityBytes, baseBytes),
+    capacityBytes: Math.max(capacityBytes, base.virtualBytes),
     backingPath: base.path,
     backingFormat: base.format,
   })
-  return await api.volumePath(await api.createVolume(pool, xml, guard), options)
+  return await pathOf(scope, await api.createVolume(pool, xml, guard))
 }
 
 async function removeVolume(scope: VolumeScope, name: string): Promise<void> {
-  const { api, pool, guard } = scope
-  const volume = await api.findVolume(pool, name, { signal: guard.signal })
-  if (volume !== undefined) await api.deleteVolume(volume, guard)
+  const volume = await find(scope, name)
+  if (volume === undefined) return
+  await scope.api.deleteVolume(volume, scope.guard)
+  scope.volumes?.delete(name)
+}
+
+async function find(scope: VolumeScope, name: string): Promise<StorageVol | undefined> {
+  const { api, pool, guard, volumes } = scope
+  return volumes === undefined ? await api.findVolume(pool, name, { signal: guard.signal }) : volumes.get(name)
+}
+
+async function pathOf({ api, guard, keysArePaths }: VolumeScope, volume: StorageVol): Promise<string> {
+  return keysArePaths === true ? volume.key : await api.volumePath(volume, { signal: guard.signal })
 }
 
 /** Overlay before seed: the seed vouches for the overlay to the last. Idempotent. */

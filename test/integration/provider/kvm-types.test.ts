@@ -1,6 +1,7 @@
 // The types kvm and kvm2 side by side on one host, and the words that kvm's own document has; over real SSH and RPC.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { SharedWork } from '../../../src/provider/libvirt/shared-work.ts'
+import { systemClock } from '../../../src/lib/clock.ts'
+import { createImageSharing } from '../../../src/provider/libvirt/image-sharing.ts'
 import {
   cachedImage,
   context,
@@ -29,9 +30,9 @@ const kvmOf = (block: object = {}) => world.provider(block, {}, 'kvm')
 
 describe('kvm and kvm2 on one host with one Secret', () => {
   it('share images and nothing else', async () => {
-    const fetches = new SharedWork()
-    const kvm = world.provider({}, { fetches }, 'kvm')
-    const kvm2 = world.provider({}, { fetches })
+    const imageSharing = createImageSharing(systemClock)
+    const kvm = world.provider({}, { imageSharing }, 'kvm')
+    const kvm2 = world.provider({}, { imageSharing })
     expect([kvm.type, kvm2.type]).toEqual(['kvm', 'kvm2'])
     await Promise.all([kvm.create(createRequest('a'), context()), kvm2.create(createRequest('b'), context())])
     expect(world.images.requests.filter((request) => request.startsWith('GET'))).toHaveLength(1)
@@ -116,7 +117,7 @@ describe('the log of kvm', () => {
     expect(calls.map(({ rpc }) => rpc)).toEqual(
       expect.arrayContaining([
         'virDomainLookupByUUID',
-        'virDomainLookupByName',
+        'virConnectListAllDomains',
         'virDomainDefineXML',
         'virStorageVolCreateXML',
         'virConnectDomainEventRegisterAny',

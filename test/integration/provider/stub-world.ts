@@ -11,7 +11,7 @@ import { decorateProvider } from '../../../src/provider/decorate.ts'
 import { ProviderError } from '../../../src/provider/errors.ts'
 import { kvm2BlockSchema, kvmBlockSchema, normaliseLibvirtBlock } from '../../../src/provider/libvirt/config.ts'
 import { createKvm2Provider, createKvmProvider, type LibvirtDeps } from '../../../src/provider/libvirt/provider.ts'
-import { SharedWork } from '../../../src/provider/libvirt/shared-work.ts'
+import { createImageSharing } from '../../../src/provider/libvirt/image-sharing.ts'
 import { instanceName } from '../../../src/provider/names.ts'
 import { startLibvirtStub, type LibvirtStub, type LibvirtStubOptions } from '../../support/libvirt-stub/stub.ts'
 
@@ -66,9 +66,9 @@ export async function startWorld(options: LibvirtStubOptions = {}): Promise<Worl
       const common = { name: 'kvm2-lab', maxConcurrentCreates: 4 }
       const config = normaliseLibvirtBlock(parsed)
       const parts = { clock: systemClock, random: Math.random, log, metrics, installation }
-      const fetches = new SharedWork()
+      const imageSharing = createImageSharing(systemClock)
       const addressPolicy = { allowLoopback: true }
-      const allDeps = { ...parts, fetches, addressPolicy, ...deps }
+      const allDeps = { ...parts, imageSharing, addressPolicy, ...deps }
       const plain =
         type === 'kvm2'
           ? createKvm2Provider({ ...common, kvm2: config }, allDeps)

@@ -17,6 +17,8 @@ export interface FakeVolume {
   content: Buffer
   capacity: number
   readonly backing: string | undefined
+  /** Milliseconds since the epoch, by the host's clock. */
+  modifiedMs: number
 }
 
 export interface FakeDomain {
@@ -45,6 +47,8 @@ export class FakeHost {
   readonly domains = new Map<string, FakeDomain>()
   poolState = 2
   availableBytes = 1n << 40n
+  /** The host's clock, milliseconds since the epoch. */
+  nowMs: () => number = () => Date.now()
   /** Calls that changed something or were about to, in order. */
   readonly changes: string[] = []
   /** State and reason of a domain after each start, in turn; running (1) once the list is empty. */
@@ -95,7 +99,7 @@ export class FakeHost {
   }
 
   addVolume(name: string, content: Buffer, backing?: string): void {
-    this.volumes.set(name, { content, capacity: content.byteLength, backing })
+    this.volumes.set(name, { content, capacity: content.byteLength, backing, modifiedMs: this.nowMs() })
   }
 
   #change<T>(what: string, guard: MutationGuard, end: () => void, effect: () => T): T {
@@ -213,24 +217,29 @@ export class FakeHost {
         read(() => ({ state: this.poolState, capacityBytes: 1n << 41n, availableBytes: this.availableBytes })),
       refreshPool: (_pool, guard) => change('refresh', guard, () => undefined),
       findVolume: (_pool, name) => read(() => (this.volumes.has(name) ? volume(name) : undefined)),
-      listVolumes: () => read(() => [...this.volumes.keys()].map(volume)),
+      listVolumes: () =>
+        read(() => {
+          if (this.poolState !== 2) fail('STORAGE_POOL_LIST_ALL_VOLUMES', 55, "storage pool 'default' is not active")
+          return [...this.volumes.keys()].map(volume)
+        }),
       volumePath: (vol) => read(() => (this.#volume(vol), `${dir}/${vol.name}`)),
       volumeXml: (vol) =>
         read(() => {
-          const { backing } = this.#volume(vol)
+          const { backing, modifiedMs } = this.#volume(vol)
           const store = backing === undefined ? '' : `<backingStore><path>${backing}</path></backingStore>`
-          return `<volume><name>${vol.name}</name>${store}</volume>`
+          const times = `<timestamps><mtime>${(modifiedMs / 1000).toFixed(9)}</mtime></timestamps>`
+          return `<volume><name>${vol.name}</name><target>${times}</target>${store}</volume>`
         }),
       volumeCapacity: (vol) => read(() => BigInt(this.#volume(vol).capacity)),
       createVolume: (_pool, xml, guard) =>
-        change('createVolume', guard, () => {
+        change(`create ${kindOf(nameIn(xml))}`, guard, () => {
           const root = parseXml(xml)?.child('volume')
-          const name = root?.child('name')?.text ?? ''
+          const name = nameIn(xml)
           if (this.volumes.has(name)) fail('STORAGE_VOL_CREATE_XML', 90, `storage volume '${name}' exists already`)
           const capacity = Number(root?.child('capacity')?.text)
           const backing = root?.child('backingStore')?.child('path')?.text
           const content = Buffer.alloc(backing === undefined ? capacity : 0)
-          this.volumes.set(name, { content, capacity, backing })
+          this.volumes.set(name, { content, capacity, backing, modifiedMs: this.nowMs() })
           return volume(name)
         }),
       growVolume: (vol, capacity, guard) =>
@@ -242,7 +251,7 @@ export class FakeHost {
           found.content = Buffer.concat([found.content, Buffer.alloc(capacity)]).subarray(0, capacity)
         }),
       deleteVolume: (vol, guard) =>
-        change(`delete ${vol.name.replace(/^.*(?=-seed)|^.*(?=\.)/, '')}`, guard, () => {
+        change(`delete ${kindOf(vol.name)}`, guard, () => {
           this.#volume(vol)
           this.volumes.delete(vol.name)
         }),
@@ -250,26 +259,43 @@ export class FakeHost {
       writeVolume: async (vol, content, guard) => {
         // Two halves: a crash after the first leaves what a cut-off upload leaves.
         const half = Math.floor(content.byteLength / 2)
-        await change('upload first half', guard, () =>
-          Buffer.from(content.subarray(0, half)).copy(this.#volume(vol).content),
-        )
-        await change('upload rest', guard, () => Buffer.from(content).copy(this.#volume(vol).content))
+        await change('upload first half', guard, () => this.#write(vol, 0, content.subarray(0, half)))
+        await change('upload rest', guard, () => this.#write(vol, half, content.subarray(half)))
       },
       uploadVolume: async (vol, source, _timeoutMs, guard) => {
         let offset = 0
         for await (const chunk of source.data) {
           const at = offset
-          await change('upload chunk', guard, () => Buffer.from(chunk).copy(this.#volume(vol).content, at))
+          await change('upload chunk', guard, () => this.#write(vol, at, chunk))
           offset += chunk.byteLength
         }
       },
     }
   }
 
+  /** The file grows where it is too small. */
+  #write(vol: StorageVol, at: number, data: Uint8Array): void {
+    const volume = this.#volume(vol)
+    const missing = Math.max(0, at + data.byteLength - volume.content.byteLength)
+    volume.content = Buffer.concat([volume.content, Buffer.alloc(missing)])
+    volume.capacity = Math.max(volume.capacity, volume.content.byteLength)
+    volume.content.set(data, at)
+    volume.modifiedMs = this.nowMs()
+  }
+
   /** The mark of a domain as it can be read. */
   markOf(uuid: string) {
     return readMark(this.domains.get(uuid)?.metadata)
   }
+}
+
+function nameIn(volumeXml: string): string {
+  return parseXml(volumeXml)?.child('volume')?.child('name')?.text ?? ''
+}
+
+/** What is behind the name of the instance or the image: `-seed.iso`, `.qcow2`, `.sha256`, `.claim.1`. */
+function kindOf(name: string): string {
+  return name.replace(/^.*(?=-seed)|^.*(?=\.claim\.)|^.*(?=\.time\.)|^.*(?=\.[^.]*$)/, '')
 }
 
 /** What a daemon answers. */

@@ -105,9 +105,9 @@ describe('a fetch', () => {
       { length: undefined },
       'permanent',
       'ImageLengthUnknown',
-      /sent no Content-Length; point kvm2\.images\.debian\.url/,
+      /neither a Content-Length nor chunks.*; point kvm2\.images\.debian\.url at another server, or set kvm2\.images\.debian\.sha256/,
     ],
-    [{ length: 0 }, 'permanent', 'ImageLengthUnknown', /Content-Length 0/],
+    [{ length: 0 }, 'permanent', 'ImageEmpty', /Content-Length 0; correct kvm2\.images\.debian\.url/],
     [{ body: imageBytes.subarray(0, 2500) }, 'transient', 'ImageDownloadFailed', /ended after 2500 of 3000 bytes/],
     [{ body: Buffer.alloc(4000) }, 'transient', 'ImageDownloadFailed', /more than the 3000 bytes/],
   ])('answered by %j leaves nothing behind', async (answer, kind, code, words) => {

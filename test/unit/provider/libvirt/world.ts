@@ -9,7 +9,7 @@ import { defaultBudgets } from '../../../../src/provider/libvirt/budgets.ts'
 import { kvm2BlockSchema, normaliseLibvirtBlock } from '../../../../src/provider/libvirt/config.ts'
 import type { ImageServer } from '../../../../src/provider/libvirt/image-http.ts'
 import { createKvm2Provider, type LibvirtDeps } from '../../../../src/provider/libvirt/provider.ts'
-import { SharedWork } from '../../../../src/provider/libvirt/shared-work.ts'
+import { createImageSharing } from '../../../../src/provider/libvirt/image-sharing.ts'
 import { instanceName } from '../../../../src/provider/names.ts'
 import type { FakeHost } from './fake-host.ts'
 
@@ -21,7 +21,14 @@ export const imageDigest = createHash('sha256').update(imageBytes).digest('hex')
 
 /** A server with one image at every URL, in chunks of 1000 bytes. */
 export function imageServer(
-  answers: Partial<{ status: number; length: number | undefined; body: Buffer }> = {},
+  answers: Partial<{
+    status: number
+    length: number | undefined
+    body: Buffer
+    isChunked: boolean
+    encoding: string
+    isDowngraded: boolean
+  }> = {},
 ): ImageServer & { asked: string[] } {
   const asked: string[] = []
   const body = answers.body ?? imageBytes
@@ -35,6 +42,9 @@ export function imageServer(
       return Promise.resolve({
         status: answers.status ?? 200,
         lengthBytes: 'length' in answers ? answers.length : imageBytes.byteLength,
+        isChunked: answers.isChunked ?? false,
+        encoding: answers.encoding,
+        isDowngraded: answers.isDowngraded ?? false,
         body: chunks(),
         discard: () => undefined,
       })
@@ -65,10 +75,10 @@ export function operator(host: FakeHost, deps: Partial<LibvirtDeps> & { readonly
       log: silentLogger,
       metrics: createMetrics(),
       installation,
-      fetches: new SharedWork(),
+      imageSharing: createImageSharing(systemClock),
       imageServer: imageServer(),
       dial: () => Promise.resolve(host.session()),
-      budgets: { ...defaultBudgets, runningPollMs: 1 },
+      budgets: { ...defaultBudgets, runningPollMs: 1, claimUnsignedMs: 30, claimPollMs: 5 },
       ...deps,
     },
   )
