@@ -103,7 +103,10 @@ describe.runIf(runs)('kvm2', () => {
     })
     const entry = { name: 'kvm2-lab', maxConcurrentCreates: 4, kvm2: normaliseLibvirtBlock(block) }
     const parts = { clock: systemClock, random: Math.random, log: silentLogger, metrics: createMetrics(), installation }
-    const made = decorateProvider(createKvm2Provider(entry, { ...parts, imageSharing: createImageSharing(systemClock) }), parts)
+    const made = decorateProvider(
+      createKvm2Provider(entry, { ...parts, imageSharing: createImageSharing(systemClock) }),
+      parts,
+    )
     providers.push(made)
     return made
   }

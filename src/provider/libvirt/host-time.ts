@@ -20,11 +20,14 @@ export function isTimeProbe(name: string, base: string): boolean {
   return name.startsWith(`${base}.time.`)
 }
 
+/** A host's clock may be set: what was read of it is good for so long, milliseconds. */
+const knownForMs = 10 * 60_000
+
 export class HostTime {
   readonly #clock: Clock
   readonly #random: Random
-  /** Host time minus our monotonic time, by host and pool. */
-  readonly #offsets = new Map<string, number>()
+  /** Host time minus our monotonic time, and when that was read; by host and pool. */
+  readonly #offsets = new Map<string, { readonly offsetMs: number; readonly readMs: number }>()
 
   constructor(clock: Clock, random: Random) {
     this.#clock = clock
@@ -37,10 +40,11 @@ export class HostTime {
    */
   async nowMs(scope: HostTimeScope, reading: 'known' | 'now'): Promise<number> {
     const key = `${scope.host} ${scope.pool.uuid}`
-    const known = reading === 'known' ? this.#offsets.get(key) : undefined
-    const offset = known ?? (await this.#probe(scope))
-    this.#offsets.set(key, offset)
-    return this.#clock.monotonic() + offset
+    const known = this.#offsets.get(key)
+    const isGood = known !== undefined && this.#clock.monotonic() - known.readMs < knownForMs
+    const offsetMs = reading === 'known' && isGood ? known.offsetMs : await this.#probe(scope)
+    if (offsetMs !== known?.offsetMs) this.#offsets.set(key, { offsetMs, readMs: this.#clock.monotonic() })
+    return this.#clock.monotonic() + offsetMs
   }
 
   /** A volume is made, its time read, and taken away. */

@@ -66,12 +66,15 @@ export function config(change: object = {}) {
   return normaliseLibvirtBlock(kvm2BlockSchema.parse({ ...block, ...change }))
 }
 
-export function operator(host: FakeHost, deps: Partial<LibvirtDeps> & { readonly block?: object } = {}) {
+export function operator(
+  host: FakeHost,
+  deps: Partial<LibvirtDeps> & { readonly block?: object; readonly maxConcurrentCreates?: number } = {},
+) {
   return createKvm2Provider(
-    { name: 'kvm2-home', maxConcurrentCreates: 4, kvm2: config(deps.block) },
+    { name: 'kvm2-home', maxConcurrentCreates: deps.maxConcurrentCreates ?? 4, kvm2: config(deps.block) },
     {
       clock: systemClock,
-      random: () => 0.5,
+      random: Math.random,
       log: silentLogger,
       metrics: createMetrics(),
       installation,
