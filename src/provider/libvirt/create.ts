@@ -86,16 +86,23 @@ async function hasWhatItNeeds(work: Work, wish: ImageWish): Promise<boolean> {
   const { engine, request, context, host } = work
   const { signal } = context
   const api = await sharedLine(engine, host, signal)
+  let noPool: LibvirtError | undefined
+  try {
+    const pool = await api.findPool(host.pool, { signal })
+    if (await engine.images.isThere(wish, { api, pool }, signal)) return true
+  } catch (thrown) {
+    // An instance that runs needs neither pool nor image.
+    if (!(thrown instanceof LibvirtError)) throw thrown
+    noPool = thrown
+  }
   const found = await findNewInstance(api, request.instanceName, signal)
   if (found !== undefined && (await adopt(work, api, found)).kind === 'keep') return true
-  const pool = await api.findPool(host.pool, { signal })
-  try {
-    return await engine.images.isThere(wish, { api, pool }, signal)
-  } catch (thrown) {
-    // A pool that does not run says so in words of its own.
-    if (hasCode(thrown, ErrorCode.OPERATION_INVALID)) await runningPool({ api, pool, host: host.name, signal })
-    throw thrown
+  if (noPool === undefined) return false
+  // A pool that does not run is told in words of its own.
+  if (hasCode(noPool, ErrorCode.OPERATION_INVALID)) {
+    await runningPool({ api, pool: await api.findPool(host.pool, { signal }), host: host.name, signal })
   }
+  throw noPool
 }
 
 async function fetchImage(work: Work, wish: ImageWish): Promise<void> {

@@ -67,7 +67,7 @@ describe('the life of an instance', () => {
     await provider.create(createRequest('warm'), context())
     world.lines.length = 0
     await provider.create(createRequest(), context())
-    expect(rpcs().length).toBeLessThanOrEqual(36)
+    expect(rpcs().length).toBeLessThanOrEqual(20)
     await eventually('an address', budgetMs, async () => (await provider.get(providerID, context())).ip)
     world.lines.length = 0
     await provider.get(providerID, context())

@@ -184,6 +184,16 @@ describe('room in the pool', () => {
     await operator(host).create(createRequest(), context())
   })
 
+  it('is no matter to an instance that runs already, nor is the pool or the image', async () => {
+    const host = new FakeHost()
+    await operator(host).create(createRequest(), context())
+    host.poolState = 0
+    host.volumes.delete(`${base}.sha256`)
+    host.changes.length = 0
+    await operator(host).create(createRequest(), context())
+    expect(host.changes).toEqual([])
+  })
+
   it('is none in a pool that does not run', async () => {
     for (const host of [new FakeHost(), cached()]) {
       host.poolState = 0
