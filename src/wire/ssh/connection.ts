@@ -11,6 +11,7 @@ import { SshError } from './errors.ts'
 import { ForwardedStream } from './forwarded-stream.ts'
 import { display } from './host-key.ts'
 import { watchSilence, type SilenceWatch } from './keepalive.ts'
+import { WriteBatch } from './write-batch.ts'
 
 export interface ConnectionParts {
   /** Past its handshake, with no listeners of the dial left. */
@@ -40,12 +41,14 @@ export class Connection implements SshConnection {
   readonly #parts: ConnectionParts
   readonly #streams = new Set<ForwardedStream>()
   readonly #ended = Promise.withResolvers<SshError>()
+  readonly #batch: WriteBatch
   #state: State
 
   constructor(parts: ConnectionParts) {
     this.#parts = parts
     this.closed = this.#ended.promise
     const { client, socket, clock, keepaliveMs } = parts
+    this.#batch = new WriteBatch(socket)
     const watch = watchSilence(clock, keepaliveMs, () =>
       this.#destroy(this.#error('TIMEOUT', `went silent for ${(2 * keepaliveMs) / 1000} s`)),
     )
@@ -102,9 +105,11 @@ export class Connection implements SshConnection {
       try {
         this.#parts.client.openssh_forwardOutStreamLocal(path, (failure, channel) => {
           // On failure ssh2 passes no channel, whatever its types say.
-          if (failure === undefined)
-            done(undefined, this.#track(new ForwardedStream(channel, () => this.#state.kind === 'open')))
-          else done(failure)
+          if (failure !== undefined) done(failure)
+          else {
+            const isAlive = () => this.#state.kind === 'open'
+            done(undefined, this.#track(new ForwardedStream(channel, isAlive, () => this.#batch.begin())))
+          }
         })
       } catch (error) {
         done(toError(error))

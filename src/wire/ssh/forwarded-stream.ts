@@ -3,6 +3,9 @@ import { Duplex } from 'node:stream'
 import type { Channel } from 'ssh2'
 import { toError } from '../../lib/errors.ts'
 
+/** Two of libvirt's usual packets. */
+const keptGatherBytes = 2 ** 19
+
 /**
  * Why the channel is not handed out as it is: ssh2 overrides `destroy` so that nothing is destroyed, never answers a
  * write to a closed channel, shows a cut TCP connection as a clean end of data, and throws from a timer-like callback
@@ -11,15 +14,22 @@ import { toError } from '../../lib/errors.ts'
 export class ForwardedStream extends Duplex {
   readonly #channel: Channel
   readonly #isAlive: () => boolean
+  readonly #beforeWrite: () => void
+  /** Where pieces are joined; kept, because allocating as much for each write has the garbage collector run all the time. */
+  #gather = Buffer.alloc(0)
   readonly #onData = (chunk: Buffer) => {
     if (!this.push(chunk)) this.#channel.pause()
   }
 
-  /** @param isAlive false from the moment that the connection is known to be lost */
-  constructor(channel: Channel, isAlive: () => boolean) {
+  /**
+   * @param isAlive false from the moment that the connection is known to be lost
+   * @param beforeWrite told of each write that ssh2 is about to turn into packets
+   */
+  constructor(channel: Channel, isAlive: () => boolean, beforeWrite: () => void = () => undefined) {
     super({ allowHalfOpen: false })
     this.#channel = channel
     this.#isAlive = isAlive
+    this.#beforeWrite = beforeWrite
     channel.on('data', this.#onData)
     channel.on('end', () => this.push(null))
     channel.on('error', (error: Error) => this.destroy(error))
@@ -36,6 +46,7 @@ export class ForwardedStream extends Duplex {
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, callback: (error?: Error | null) => void): void {
     try {
+      this.#beforeWrite()
       this.#channel.write(chunk, callback)
     } catch (error) {
       callback(toError(error))
@@ -46,7 +57,16 @@ export class ForwardedStream extends Duplex {
     chunks: { chunk: Buffer; encoding: BufferEncoding }[],
     callback: (error?: Error | null) => void,
   ): void {
-    this._write(Buffer.concat(chunks.map(({ chunk }) => chunk)), 'utf8', callback)
+    const length = chunks.reduce((sum, { chunk }) => sum + chunk.length, 0)
+    const memory = this.#gather.length >= length ? this.#gather : Buffer.allocUnsafeSlow(length)
+    let end = 0
+    for (const { chunk } of chunks) end += chunk.copy(memory, end)
+    this.#gather = Buffer.alloc(0)
+    this._write(memory.subarray(0, length), 'utf8', (error) => {
+      // ssh2 has copied all of it into packets. What a burst has needed is not kept.
+      if (length <= keptGatherBytes) this.#gather = memory
+      callback(error)
+    })
   }
 
   override _final(callback: (error?: Error | null) => void): void {
