@@ -41,3 +41,15 @@ function generate(kind: TestKeyKind) {
 export function knownHostsLine(host: string, port: number, publicKey: string): string {
   return `${port === 22 ? host : `[${host}]:${port}`} ${publicKey}`
 }
+
+/** What editors, clipboards and shells do to the text of a key, and what must not matter. */
+export const blemishes: readonly (readonly [string, (text: string) => string])[] = [
+  ['nothing', (text) => text],
+  ['Windows line ends', (text) => text.replaceAll('\n', '\r\n')],
+  ['old Mac line ends', (text) => text.replaceAll('\n', '\r')],
+  ['no last newline', (text) => text.trimEnd()],
+  ['a byte order mark', (text) => `\uFEFF${text}`],
+  ['blank lines and blanks around it', (text) => `\n\r\n  ${text.trim()}  \n \n\n`],
+  ['indentation', (text) => text.replaceAll(/^/gm, '    ')],
+  ['text around it', (text) => `Bag Attributes\n    friendlyName: operator\n${text}the end\n`],
+]
