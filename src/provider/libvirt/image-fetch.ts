@@ -102,7 +102,7 @@ async function store(deps: FetchDeps, job: FetchJob, parts: Transfer): Promise<B
   const volume = await api.createVolume(pool, xml, guard)
   try {
     const received = await transfer(deps, job, volume, parts)
-    requireDigest(parts.source, received.digest)
+    requireDigest(parts.source, received.digest, parts.sizeBytes !== undefined || parts.response.isChunked)
     await refresh(deps, job, guard)
     const path = await api.volumePath(volume, { signal: guard.signal })
     const { digest, bytes: sizeBytes } = received

@@ -42,29 +42,30 @@ export class ImageServerError extends Error {
   }
 }
 
-/** Milliseconds. */
-export interface ImageServerTimeouts {
-  /** From the request to the head of the answer. */
+export interface ImageServerOptions {
+  /** From the request to the head of the answer, milliseconds. */
   readonly headersMs: number
-  /** Longest silence within a body that is being read. */
+  /** Longest silence within a body that is being read, milliseconds. */
   readonly silenceMs: number
+  /** PEM of the authorities to trust in place of the machine's. */
+  readonly ca?: string
 }
 
 /** The silence is shorter than what an upload allows its source, so that it is the mirror that is blamed. */
-export const defaultImageServerTimeouts: ImageServerTimeouts = { headersMs: 30_000, silenceMs: 45_000 }
+export const defaultImageServerOptions: ImageServerOptions = { headersMs: 30_000, silenceMs: 45_000 }
 
 const maxRedirects = 10
 const redirects: ReadonlySet<number> = new Set([301, 302, 303, 307, 308])
 
 /** Over HTTP/1.1, one request per connection in use. */
-export function createImageServer(timeouts = defaultImageServerTimeouts): ImageServer {
+export function createImageServer(options = defaultImageServerOptions): ImageServer {
   const agent = new Agent({
-    connect: { timeout: timeouts.headersMs },
-    headersTimeout: timeouts.headersMs,
-    bodyTimeout: timeouts.silenceMs,
+    connect: { timeout: options.headersMs, ...(options.ca !== undefined && { ca: options.ca }) },
+    headersTimeout: options.headersMs,
+    bodyTimeout: options.silenceMs,
     allowH2: false,
   })
-  const inWords = (thrown: unknown, signal: AbortSignal) => describe(thrown, signal, timeouts)
+  const inWords = (thrown: unknown, signal: AbortSignal) => describe(thrown, signal, options)
   return {
     async ask(method, url, signal) {
       let isDowngraded = false
@@ -145,17 +146,17 @@ function loginOf({ username, password }: URL): string | undefined {
   return `Basic ${Buffer.from(text).toString('base64')}`
 }
 
-function describe(thrown: unknown, signal: AbortSignal, timeouts: ImageServerTimeouts): Error {
+function describe(thrown: unknown, signal: AbortSignal, options: ImageServerOptions): Error {
   if (signal.aborted || thrown instanceof ImageServerError) return toError(thrown)
   const error = toError(thrown)
   const seconds = (ms: number) => `${ms / 1000} s`
   const words = (code: ImageServerErrorCode, message: string) => new ImageServerError(code, message, { cause: error })
   if (error instanceof errors.BodyTimeoutError)
-    return words('STALLED', `no byte came for ${seconds(timeouts.silenceMs)}`)
+    return words('STALLED', `no byte came for ${seconds(options.silenceMs)}`)
   if (error instanceof errors.HeadersTimeoutError)
-    return words('STALLED', `no answer within ${seconds(timeouts.headersMs)}`)
+    return words('STALLED', `no answer within ${seconds(options.headersMs)}`)
   if (error instanceof errors.ConnectTimeoutError)
-    return words('STALLED', `no connection within ${seconds(timeouts.headersMs)}`)
+    return words('STALLED', `no connection within ${seconds(options.headersMs)}`)
   if (error instanceof errors.SocketError) return words('NETWORK', 'its server ended the connection before the end')
   return words('NETWORK', error.message)
 }

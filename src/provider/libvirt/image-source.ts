@@ -61,15 +61,19 @@ export function downloadFailed(scope: Omit<SourceScope, 'server'>, cause: Error)
   return ProviderError.transient(message, { code: 'ImageDownloadFailed', target: scope.host, cause })
 }
 
-export function requireDigest(scope: SourceScope, digest: string): void {
-  const { choice } = scope
+/** @param tellsEnd whether a body that was cut off would have been noticed before */
+export function requireDigest(scope: SourceScope, digest: string, tellsEnd: boolean): void {
+  const { choice, host } = scope
   if (choice.sha256 === undefined || choice.sha256 === digest) return
   const where = choice.source.kind === 'catalogue' ? `${choice.source.field}.sha256` : 'the expected one'
-  throw refusal(
-    scope,
-    'ImageDigestMismatch',
-    `${about(scope)}: the download has sha256 ${digest}, and ${where} is ${choice.sha256}; correct it, or the URL`,
-  )
+  const message = `${about(scope)}: the download has sha256 ${digest}, and ${where} is ${choice.sha256}`
+  if (!tellsEnd) {
+    throw ProviderError.transient(`${message}; it may have been cut off, for its server tells no length`, {
+      code: 'ImageDownloadFailed',
+      target: host,
+    })
+  }
+  throw refusal(scope, 'ImageDigestMismatch', `${message}; correct it, or the URL`)
 }
 
 function requireBody(scope: SourceScope, response: ImageResponse): number | undefined {

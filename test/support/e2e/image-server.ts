@@ -8,6 +8,8 @@ import { close, listen } from './servers.ts'
 export interface ImageServer {
   /** URL of an image; one that is served under no such name answers 404. */
   url(name: string): string
+  /** GETs of an image so far, whole or not. */
+  gets(name: string): number
   /** From now on a GET of this image sends so many bytes and then nothing more, until {@link release}. */
   holdAfter(name: string, bytes: number): void
   /** Ends the holding, also for requests in flight. */
@@ -24,6 +26,7 @@ interface Hold {
 /** @param files image files by the name they are served under */
 export async function startImageServer(address: string, files: Readonly<Record<string, string>>): Promise<ImageServer> {
   const holds = new Map<string, Hold>()
+  const gets = new Map<string, number>()
   const serve = async (name: string, head: boolean, response: ServerResponse) => {
     const file = files[name]
     if (file === undefined) {
@@ -36,6 +39,7 @@ export async function startImageServer(address: string, files: Readonly<Record<s
       response.end()
       return
     }
+    gets.set(name, (gets.get(name) ?? 0) + 1)
     const hold = holds.get(name)
     if (hold === undefined) {
       await pipeline(createReadStream(file), response)
@@ -54,6 +58,7 @@ export async function startImageServer(address: string, files: Readonly<Record<s
   const port = await listen(server, address)
   return {
     url: (name) => `http://${address}:${port}/${name}`,
+    gets: (name) => gets.get(name) ?? 0,
     holdAfter: (name, bytes) => {
       const { promise, resolve } = Promise.withResolvers<undefined>()
       holds.set(name, { bytes, released: promise, release: () => resolve(undefined) })
