@@ -1,14 +1,16 @@
 // How many calls on the wire things take, counted where they arrive.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { silentLogger } from '../../../src/observe/logger.ts'
+import { InstanceObserver } from '../../../src/reconcile/observer.ts'
 import { procedures, type ProcedureName } from '../../../src/wire/libvirt/protocol.gen.ts'
 import { eventually } from '../../support/eventually.ts'
 import { qcow2Header } from '../../support/libvirt-stub/model/formats.ts'
+import { ManualClock } from '../../support/manual-clock.ts'
 import { context, createRequest, startWorld, type World } from './stub-world.ts'
 
 const budgetMs = 30_000
 const most = 20
 const { instanceName: name } = createRequest()
-const providerID = `hosts/lab/domains/${name}`
 const image = Buffer.concat([qcow2Header({ capacity: 2 ** 30 }), Buffer.alloc(500_000)])
 /** What a connection says before its first call of ours, and in between. */
 const ofConnections = /^(AUTH_|CONNECT_(OPEN|CLOSE|SUPPORTS_FEATURE|GET_URI|REGISTER|DOMAIN_EVENT)|KEEPALIVE)/
@@ -94,21 +96,43 @@ describe('a create with a cached image', () => {
 })
 
 describe('steady state', () => {
-  it('takes one listing per host and round, however many instances there are', async () => {
+  it('takes one listing per host and round of 30 s, however many instances are observed', async () => {
     const provider = world.provider()
+    const clock = new ManualClock()
+    let changes = 0
+    const observer = new InstanceObserver({
+      ...{ clock, random: () => 0.5, log: silentLogger },
+      onChange: () => changes++,
+    })
     const names = ['a', 'b', 'c', 'd', 'e']
     for (const each of names) {
-      await provider.create(createRequest(each), context())
-      const id = `hosts/lab/domains/${createRequest(each).instanceName}`
-      await eventually('an address', budgetMs, async () => (await provider.get(id, context())).ip)
+      const request = createRequest(each)
+      const id = await provider.create(request, context())
+      observer.watch({ key: `default/${each}`, uid: request.owner.uid, provider, providerID: id, target: 'lab' })
     }
+    const hasAddress = (each: string) => {
+      const observation = observer.observation(createRequest(each).owner.uid)
+      return observation.kind === 'seen' && observation.instance.ip !== undefined
+    }
+    await eventually('addresses', budgetMs, async () => {
+      await clock.advance(250)
+      return names.every(hasAddress) || undefined
+    })
+    const listings = () => world.stub.calls('CONNECT_GET_ALL_DOMAIN_STATS')
+    const seen = changes
     const calls = await callsOf(async () => {
-      for (let round = 0; round < 3; round++) {
-        expect((await provider.observe('lab', context())).size).toBe(names.length)
+      for (let round = 1; round <= 3; round++) {
+        const before = listings()
+        await clock.advance(30_000)
+        await eventually(`round ${round}`, budgetMs, () => Promise.resolve(listings() > before || undefined))
+        // Told by a call behind it: the round's answer has been dealt with.
+        await provider.observe('lab', context())
+        await clock.advance(0)
       }
     })
-    print('3 rounds over 5 instances', calls)
-    expect([...calls]).toEqual([['CONNECT_GET_ALL_DOMAIN_STATS', 3]])
-    expect((await provider.observe('lab', context())).get(providerID)).toBe('running')
+    observer.stop()
+    print('3 rounds of 5 instances, and 3 of this test', calls)
+    expect([...calls]).toEqual([['CONNECT_GET_ALL_DOMAIN_STATS', 6]])
+    expect(changes).toBe(seen)
   })
 })
