@@ -170,11 +170,15 @@ function handshakeError(options: DialOptions, address: SshAddress, error: Error)
   const level = 'level' in error ? error.level : undefined
   const { credentials, user } = options
   if (level === 'client-authentication') {
+    const old =
+      credentials.key.reveal().type === 'ssh-rsa'
+        ? '; a host that takes neither rsa-sha2-512 nor rsa-sha2-256 needs an ed25519 key'
+        : ''
     return new SshError(
       'UNAUTHORIZED',
       'ssh',
       `${display(address)} refused user ${user} with the key in ${credentials.keyFile}: ` +
-        `add its public half (ssh-keygen -y -f ${credentials.keyFile}) to that user's authorized_keys on the host`,
+        `add its public half (ssh-keygen -y -f ${credentials.keyFile}) to that user's authorized_keys on the host${old}`,
       { cause: error },
     )
   }

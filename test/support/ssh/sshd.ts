@@ -18,6 +18,8 @@ export interface Sshd {
   readonly folder: string
   /** What `ssh-keyscan -H` prints for it. */
   readonly knownHosts: string
+  /** What it has logged so far, at the `LogLevel` of its configuration (default ERROR). */
+  log(): string
   stop(): Promise<void>
 }
 
@@ -79,6 +81,7 @@ export async function startSshd(options: SshdOptions): Promise<Sshd> {
     user: username,
     folder,
     knownHosts,
+    log: () => output,
     stop: async () => {
       if (child.exitCode === null && child.signalCode === null) child.kill()
       await exited
