@@ -77,6 +77,8 @@ export interface Instance {
   readonly uid?: string
   /** Spec hash in the mark. */
   readonly specHash?: string
+  /** Set when the image or template it was made from is no longer the configured one: what differs, for people. */
+  readonly outdated?: string
 }
 
 /** An instance that carries our mark, as a listing shows it. */
