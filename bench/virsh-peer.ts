@@ -47,7 +47,7 @@ export async function makeByHand({ host, folder, base, memoryMiB, userData }: Vi
     vcpus: 1,
     memoryMiB,
     firmware: 'uefi',
-    bridge: host.bridge,
+    nic: { kind: 'bridge', bridge: host.bridge },
     overlayPath: join(host.poolDir, overlay),
     seedPath: join(host.poolDir, seed),
     markNamespace: 'https://example.test/by-hand',

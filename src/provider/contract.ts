@@ -71,6 +71,8 @@ export type InstanceState = 'provisioning' | 'running' | 'paused' | 'stopped'
 
 export interface Instance {
   readonly state: InstanceState
+  /** It carries the mark of a type that its provider takes over from: a create gives it ours, and changes nothing else. */
+  readonly unadopted?: boolean
   /** The instance's own address, when it is known. */
   readonly ip?: string
   /** UID in the mark. */

@@ -346,7 +346,7 @@ async function defineProxyVm(host: LibvirtHost, name: string, port: number): Pro
     vcpus: 1,
     memoryMiB: 512,
     firmware: 'uefi',
-    bridge: host.bridge,
+    nic: { kind: 'bridge', bridge: host.bridge },
     overlayPath: join(host.poolDir, `${name}.qcow2`),
     seedPath: join(host.poolDir, `${name}-seed.iso`),
     markNamespace: 'https://example.test/mark',

@@ -61,7 +61,7 @@ async function define(name: string, seedContent: Buffer): Promise<Domain> {
       vcpus: 1,
       memoryMiB: 256,
       firmware: 'uefi',
-      bridge: 'br0',
+      nic: { kind: 'bridge', bridge: 'br0' },
       overlayPath: `${images}/${name}.qcow2`,
       seedPath: `${images}/${name}-seed.iso`,
       markNamespace: 'https://example.org/mark',

@@ -16,7 +16,8 @@ export type AddressSource = keyof typeof addressSource
 
 /**
  * The address of the interface whose MAC is one of the domain's NICs: IPv4 before IPv6, never loopback, link-local,
- * multicast or unspecified. The host's ARP table keeps rows of the past, so from it two candidates are as good as none.
+ * multicast or unspecified. ARP tables keep rows of the past, and a guest that asked for leases under two identities has two:
+ * from either, two candidates are as good as none.
  * @param macs lower case
  */
 export function ownAddress(
@@ -29,7 +30,7 @@ export function ownAddress(
   const usable = own.flatMap((nic) => nic.addrs.map((address) => address.addr)).filter((ip) => isUsable(ip, policy))
   for (const version of [4, 6]) {
     const candidates = new Set(usable.filter((ip) => isIP(ip) === version))
-    if (source === 'arp' && candidates.size > 1) return undefined
+    if (source !== 'agent' && candidates.size > 1) return undefined
     const [first] = candidates
     if (first !== undefined) return first
   }

@@ -1,8 +1,10 @@
-// Decides what a create does about a domain that is there already: keep it, replace it, or stay away. Never changes anything.
+// Decides what a create does about a domain that is there already: keep it, replace it, or stay away; and makes a mark taken over the only one.
 import { exhaustive } from '../../lib/exhaustive.ts'
 import type { CreateRequest, Mark } from '../contract.ts'
 import { ProviderError } from '../errors.ts'
-import { lostMarkError, type FoundInstance } from './instance.ts'
+import type { Flavour } from './flavour.ts'
+import type { Domain, HostApi, MutationGuard } from './host-api.ts'
+import { lostMarkError, type FoundInstance, type MarkScope } from './instance.ts'
 import { ownership } from './mark.ts'
 
 export type Adoption =
@@ -14,8 +16,7 @@ export type Adoption =
 export interface AdoptionScope {
   /** Name of the host in the config. */
   readonly host: string
-  /** `kvm2` */
-  readonly flavour: string
+  readonly flavour: Flavour
   readonly request: CreateRequest
   isLive(uid: string): Promise<boolean>
 }
@@ -30,8 +31,10 @@ export async function judgeExisting(scope: AdoptionScope, found: FoundInstance):
   switch (owned.kind) {
     case 'ours': {
       const mark = found.reading.kind === 'marked' ? found.reading.mark : {}
-      if (mark.specHash === undefined) return { kind: 'keep', mark: completed(mark, request) }
-      return mark.specHash === request.specHash ? { kind: 'keep' } : { kind: 'replace' }
+      if (mark.specHash !== undefined && mark.specHash !== request.specHash) return { kind: 'replace' }
+      if (mark.specHash === undefined || found.markedAs !== flavour)
+        return { kind: 'keep', mark: completed(mark, request) }
+      return { kind: 'keep' }
     }
     case 'unowned': {
       const { mark } = owned
@@ -60,7 +63,7 @@ export async function judgeExisting(scope: AdoptionScope, found: FoundInstance):
       throw refuse('OwnedByAnother', `belongs to installation ${owned.installation}; remove or rename it on the host`)
     case 'unmarked':
     case 'unreadable':
-      throw lostMarkError(domain, host, found.reading, flavour)
+      throw lostMarkError(domain, host, found.reading, flavour.name)
     default:
       return exhaustive(owned)
   }
@@ -68,4 +71,18 @@ export async function judgeExisting(scope: AdoptionScope, found: FoundInstance):
 
 function completed(mark: Mark, request: CreateRequest): Mark {
   return { ...mark, ...request.owner, specHash: request.specHash }
+}
+
+/** The marks of types that were taken over from, once ours is there; also those that a crash left after it. */
+export async function removeOldMarks(
+  scope: MarkScope,
+  api: HostApi,
+  domain: Domain,
+  live: boolean,
+  guard: MutationGuard,
+): Promise<void> {
+  for (const { markNamespace } of scope.adoptFrom) {
+    if ((await api.metadata(domain, markNamespace, { signal: guard.signal })) === undefined) continue
+    await api.removeMetadata(domain, markNamespace, live, guard)
+  }
 }

@@ -5,6 +5,7 @@ import type { LibvirtHost } from './config.ts'
 import type { Engine } from './engine.ts'
 import { classOf, type CheckReason } from './errors.ts'
 import { poolState, type HostApi } from './host-api.ts'
+import { readInstance } from './instance.ts'
 import { gibBytes, poolStateWord } from './pool-space.ts'
 
 type Outcome =
@@ -20,7 +21,11 @@ async function checkHost(engine: Engine, host: LibvirtHost, signal: AbortSignal)
   const { clock, log, flavour } = engine
   const began = clock.monotonic()
   // Kept as they come: a host that fails late still says what it answered before.
-  const details: Record<string, string> = { user: host.user, pool: host.pool }
+  const details: Record<string, string> = {
+    user: host.user,
+    pool: host.pool,
+    ...(host.nic.kind === 'network' ? { network: host.nic.network } : {}),
+  }
   const outcome = await probe(engine, host, details, signal)
   const latencyMs = Math.round(clock.monotonic() - began)
   const ready = outcome.kind === 'ready'
@@ -65,19 +70,44 @@ async function ask(
   const { capacity, available, unit } = engine.flavour.poolDetails
   details[capacity] = `${gib(info.capacityBytes)}${unit}`
   details[available] = `${gib(info.availableBytes)}${unit}`
-  if (info.state === poolState.running) {
+  if (info.state !== poolState.running) {
     return {
-      kind: 'ready',
-      message: `libvirt ${version}, pool ${host.pool} has ${gib(info.availableBytes)} GiB available`,
+      kind: 'broken',
+      reason: 'PoolNotActive',
+      message:
+        `storage pool ${host.pool} is not running (${poolStateWord(info.state)}); on the host: ` +
+        `virsh pool-start ${host.pool} and virsh pool-autostart ${host.pool}`,
     }
   }
-  return {
-    kind: 'broken',
-    reason: 'PoolNotActive',
-    message:
-      `storage pool ${host.pool} is not running (${poolStateWord(info.state)}); on the host: ` +
-      `virsh pool-start ${host.pool} and virsh pool-autostart ${host.pool}`,
+  if (host.nic.kind === 'network' && !(await api.isNetworkActive(host.nic.network, { signal }))) {
+    const { network } = host.nic
+    return {
+      kind: 'broken',
+      reason: 'APIError',
+      message: `network ${network} is not active; on the host: virsh net-start ${network} and virsh net-autostart ${network}`,
+    }
   }
+  const drained = host.drain ? await draining(engine, api, details, signal) : ''
+  return {
+    kind: 'ready',
+    message: `libvirt ${version}, pool ${host.pool} has ${gib(info.availableBytes)} GiB available${drained}`,
+  }
+}
+
+/** How much longer the host is needed. */
+async function draining(
+  engine: Engine,
+  api: HostApi,
+  details: Record<string, string>,
+  signal: AbortSignal,
+): Promise<string> {
+  const found = await Promise.all(
+    (await api.allStates({ signal })).map(({ domain }) => readInstance(engine, api, domain, signal)),
+  )
+  const left = found.filter((instance) => instance?.reading.kind === 'marked').length
+  details['drain'] = 'true'
+  details['instances'] = String(left)
+  return left === 0 ? '; draining: nothing is left on it' : `; draining: ${left} instances are left on it`
 }
 
 /** libvirt packs its version as major * 1,000,000 + minor * 1,000 + micro. */

@@ -12,8 +12,11 @@ import {
   type HostPort,
 } from '../config-fields.ts'
 
-/** Where libvirtd listens on its host unless the config says otherwise. */
-export const defaultSocketPath = '/var/run/libvirt/libvirt-sock'
+/**
+ * Where the daemon listens unless the config says otherwise: the monolithic one, or the proxy of the modular ones, and
+ * without either the modular one for QEMU, which itself passes calls about storage and networks on to its siblings.
+ */
+export const defaultSocketPaths = ['/var/run/libvirt/libvirt-sock', '/var/run/libvirt/virtqemud-sock'] as const
 
 const imageSchema = z.strictObject({
   url: httpUrl().describe('Cloud image, qcow2 or raw.'),
@@ -34,7 +37,7 @@ const machineTypeSchema = z.strictObject({
   memoryMiB: positiveInt(64 * 1024 * 1024).describe('Memory, MiB.'),
 })
 
-const hostSchema = z.strictObject({
+const hostFields = z.strictObject({
   name: catalogueName().describe('What placement.zone selects; unique. Becomes part of the providerID.'),
   address: hostPort('kvm-1.example.net:22').describe('SSH endpoint, host:port.'),
   user: z
@@ -44,8 +47,8 @@ const hostSchema = z.strictObject({
   socket: z
     .string()
     .startsWith('/', 'must be an absolute path')
-    .default(defaultSocketPath)
-    .describe('libvirt socket on the host.'),
+    .optional()
+    .describe(`libvirt socket on the host. Default ${defaultSocketPaths[0]}, and without it ${defaultSocketPaths[1]}.`),
   pool: z
     .string()
     .regex(/^[^\s/]+$/, 'must be the name of a storage pool, without blanks and slashes')
@@ -54,50 +57,93 @@ const hostSchema = z.strictObject({
   bridge: z
     .string()
     .regex(/^[^\s/]{1,15}$/, 'must be the name of a network interface, at most 15 characters')
-    .describe("Host bridge for the instance's network interface."),
+    .optional()
+    .describe("Host bridge for the instance's network interface. Required without network."),
+  network: z
+    .string()
+    .regex(/^[^\s/]+$/, 'must be the name of a libvirt network, without blanks and slashes')
+    .optional()
+    .describe('libvirt network in place of bridge; its leases tell addresses too.'),
+  drain: z
+    .boolean()
+    .default(false)
+    .describe('Make no new instances here; those that are here are served until they go.'),
 })
 
-/** The block as it is written. Messages complete a sentence that begins with the key's name. */
-export const kvmBlockSchema = z
-  .strictObject({
-    sshKeyFile: nonEmptyText().describe('Private key for every host, OpenSSH or PEM; read on every dial.'),
-    knownHostsFile: nonEmptyText()
-      .optional()
-      .describe('OpenSSH known_hosts to verify host keys against; read on every dial.'),
-    insecureIgnoreHostKey: z.boolean().default(false).describe('Skip the verification of host keys.'),
-    diskSizeGb: positiveInt(64 * 1024)
-      .default(10)
-      .describe('Capacity of the overlay disk of each instance, GiB.'),
-    vendorData: z.string().optional().describe("cloud-init vendor-data for every seed, next to the Proxy's user-data."),
-    installGuestAgent: z
-      .boolean()
-      .default(true)
-      .describe('Add a vendor-data script that installs and starts qemu-guest-agent.'),
-    images: catalogue(imageSchema).default({}).describe('Images by the name that placement.image uses.'),
-    machineTypes: catalogue(
-      machineTypeSchema,
-      'must hold at least one machine type, for example small: {vcpus: 1, memoryMiB: 1024}',
-    ).describe('Sizes by the name that placement.machineType uses.'),
-    hosts: namedList(hostSchema, 'must list at least one host').describe('The hypervisors.'),
+/** A rule over several keys runs even where one of them is wrong, so that one pass names every mistake. */
+const hostSchema = hostFields
+  .refine((host: unknown) => has(host, 'bridge') || has(host, 'network'), {
+    path: ['bridge'],
+    error: 'is required',
+    when: ({ value }) => isMap(value),
   })
-  .refine((block: unknown) => !lacksHostKeys(block), {
-    path: ['knownHostsFile'],
-    error: 'is required unless insecureIgnoreHostKey is true',
-    when: () => true,
+  .refine((host: unknown) => !has(host, 'bridge') || !has(host, 'network'), {
+    path: ['network'],
+    error: 'cannot stand beside bridge: an instance has one network interface',
+    when: ({ value }) => isMap(value),
   })
 
-/** The block of type kvm2, which has the fields of the first generation's. */
-export const kvm2BlockSchema = kvmBlockSchema
+const blockFields = z.strictObject({
+  sshKeyFile: nonEmptyText().describe('Private key for every host, OpenSSH or PEM; read on every dial.'),
+  knownHostsFile: nonEmptyText()
+    .optional()
+    .describe('OpenSSH known_hosts to verify host keys against; read on every dial.'),
+  insecureIgnoreHostKey: z.boolean().default(false).describe('Skip the verification of host keys.'),
+  diskSizeGb: positiveInt(64 * 1024)
+    .default(10)
+    .describe('Capacity of the overlay disk of each instance, GiB.'),
+  vendorData: z.string().optional().describe("cloud-init vendor-data for every seed, next to the Proxy's user-data."),
+  installGuestAgent: z
+    .boolean()
+    .default(true)
+    .describe('Add a vendor-data script that installs and starts qemu-guest-agent.'),
+  images: catalogue(imageSchema).default({}).describe('Images by the name that placement.image uses.'),
+  machineTypes: catalogue(
+    machineTypeSchema,
+    'must hold at least one machine type, for example small: {vcpus: 1, memoryMiB: 1024}',
+  ).describe('Sizes by the name that placement.machineType uses.'),
+  hosts: namedList(hostSchema, 'must list at least one host').describe('The hypervisors.'),
+})
+
+const hostKeysRule = {
+  path: ['knownHostsFile'],
+  error: 'is required unless insecureIgnoreHostKey is true',
+  when: () => true,
+}
+
+/** The block of type kvm as it is written. Messages complete a sentence that begins with the key's name. */
+export const kvmBlockSchema = blockFields.refine((block: unknown) => !lacksHostKeys(block), hostKeysRule)
+
+/** That of type kvm2, which has the fields of the first generation's and one more. */
+export const kvm2BlockSchema = blockFields
+  .extend({
+    adoptFrom: z
+      .array(z.enum(['kvm']))
+      .default([])
+      .describe('Types whose instances are taken over with a new mark, for an entry that was of that type before.'),
+  })
+  .refine((block: unknown) => !lacksHostKeys(block), hostKeysRule)
 
 /** Takes anything: it is asked even when the block is wrong in other ways. */
 function lacksHostKeys(block: unknown): boolean {
-  if (typeof block !== 'object' || block === null || Array.isArray(block)) return false
-  const { knownHostsFile, insecureIgnoreHostKey } = block as Partial<Record<string, unknown>>
-  return knownHostsFile === undefined && insecureIgnoreHostKey !== true
+  return isMap(block) && block['knownHostsFile'] === undefined && block['insecureIgnoreHostKey'] !== true
 }
 
-/** The block as it is written, with defaults in. */
-export type LibvirtBlock = z.output<typeof kvm2BlockSchema>
+function has(value: unknown, key: string): boolean {
+  return isMap(value) && value[key] !== undefined
+}
+
+function isMap(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** A block as it is written, with defaults in. */
+export type LibvirtBlock = z.output<typeof kvmBlockSchema> &
+  Partial<Pick<z.output<typeof kvm2BlockSchema>, 'adoptFrom'>>
+
+/** What the one network interface of an instance is on. */
+export type NicSource =
+  { readonly kind: 'bridge'; readonly bridge: string } | { readonly kind: 'network'; readonly network: string }
 
 export interface LibvirtHost {
   readonly name: string
@@ -105,9 +151,12 @@ export interface LibvirtHost {
   readonly address: string
   readonly ssh: HostPort
   readonly user: string
-  readonly socketPath: string
+  /** The first that lets us in counts. */
+  readonly socketPaths: readonly string[]
   readonly pool: string
-  readonly bridge: string
+  readonly nic: NicSource
+  /** Takes no new instances. */
+  readonly drain: boolean
 }
 
 export interface LibvirtImage {
@@ -138,6 +187,8 @@ export interface LibvirtConfig {
   readonly machineTypes: ReadonlyMap<string, MachineType>
   /** In config order. */
   readonly hosts: readonly LibvirtHost[]
+  /** Types whose marks are as good as our own until a create replaces them. */
+  readonly adoptFrom: readonly 'kvm'[]
 }
 
 /** What an image named by URL, instead of by a key, is taken for. */
@@ -160,6 +211,7 @@ export function normaliseLibvirtBlock(block: LibvirtBlock): LibvirtConfig {
     images: new Map(Object.entries(block.images).map(([key, image]) => [key, normaliseImage(image)])),
     machineTypes: new Map(Object.entries(block.machineTypes)),
     hosts: block.hosts.map(normaliseHost),
+    adoptFrom: block.adoptFrom ?? [],
   }
 }
 
@@ -167,8 +219,14 @@ function normaliseImage({ sha256, ...rest }: z.output<typeof imageSchema>): Libv
   return sha256 === undefined ? rest : { ...rest, sha256: sha256.toLowerCase() }
 }
 
-function normaliseHost({ socket, ...rest }: z.output<typeof hostSchema>): LibvirtHost {
+function normaliseHost({ socket, bridge, network, ...rest }: z.output<typeof hostSchema>): LibvirtHost {
   const ssh = parseHostPort(rest.address)
-  if (ssh === undefined) throw new Error(`host ${rest.name}: address was not validated`)
-  return { ...rest, ssh, socketPath: socket }
+  const nic = nicSource(bridge, network)
+  if (ssh === undefined || nic === undefined) throw new Error(`host ${rest.name} was not validated`)
+  return { ...rest, ssh, socketPaths: socket === undefined ? defaultSocketPaths : [socket], nic }
+}
+
+function nicSource(bridge: string | undefined, network: string | undefined): NicSource | undefined {
+  if (network !== undefined) return { kind: 'network', network }
+  return bridge === undefined ? undefined : { kind: 'bridge', bridge }
 }

@@ -6,7 +6,7 @@ import type { CreateContext, CreateRequest, Mark } from '../contract.ts'
 import { ProviderError } from '../errors.ts'
 import { formatProviderID } from '../names.ts'
 import { buildSeed } from '../nocloud/seed.ts'
-import { judgeExisting, type Adoption } from './adoption.ts'
+import { judgeExisting, removeOldMarks, type Adoption } from './adoption.ts'
 import type { LibvirtHost } from './config.ts'
 import { domainUuid, domainXml, randomMac } from './domain-xml.ts'
 import { nameKey, sharedLine, type Engine } from './engine.ts'
@@ -14,7 +14,7 @@ import { classifyInCreate, hasCode } from './errors.ts'
 import { domainState, type Domain, type HostApi } from './host-api.ts'
 import type { ImageInUse, ImageWish, Use } from './images.ts'
 import { findNewInstance, instanceState, pausedError, type FoundInstance } from './instance.ts'
-import { resolvePlacement, type ResolvedPlacement } from './placement.ts'
+import { requireAcceptsNew, resolvePlacement, type ResolvedPlacement } from './placement.ts'
 import { gibBytes, requireSpace, runningPool, seedReserveBytes } from './pool-space.ts'
 import { removeDomain } from './remove.ts'
 import { ensureOverlay, removeVolumes, writeSeed, type VolumeScope } from './volumes.ts'
@@ -95,8 +95,9 @@ async function hasWhatItNeeds(work: Work, wish: ImageWish): Promise<boolean> {
     if (!(thrown instanceof LibvirtError)) throw thrown
     noPool = thrown
   }
-  const found = await findNewInstance(api, request.instanceName, signal)
+  const found = await findNewInstance(engine, api, request.instanceName, signal)
   if (found !== undefined && (await adopt(work, api, found)).kind === 'keep') return true
+  requireAcceptsNew(engine.flavour.name, host)
   if (noPool === undefined) return false
   // A pool that does not run is told in words of its own.
   if (hasCode(noPool, ErrorCode.OPERATION_INVALID)) {
@@ -124,15 +125,16 @@ async function createLocked(work: Work, wish: ImageWish): Promise<Step> {
   const { engine, request, context, host } = work
   const { signal } = context
   const api = await sharedLine(engine, host, signal)
-  const found = await findNewInstance(api, request.instanceName, signal)
+  const found = await findNewInstance(engine, api, request.instanceName, signal)
   if (found !== undefined) {
     const adoption = await adopt(work, api, found)
     if (adoption.kind === 'keep') {
-      engine.log.debug(`${engine.flavour.name} domain already defined`, about(work, found.domain))
+      engine.log.debug(`${engine.flavour.subject} domain already defined`, about(work, found.domain))
       await work.record()
       return { kind: 'made', domain: await keepRunning(work, api, found.domain, adoption.mark) }
     }
   }
+  requireAcceptsNew(engine.flavour.name, host)
   const pool = await api.findPool(host.pool, { signal })
   await requireSpace({ api, pool, host: host.name, signal }, besidesImage(work))
   await work.record()
@@ -160,7 +162,7 @@ async function clearAway(work: Work, scope: VolumeScope, found: FoundInstance): 
 /** Ours and of this spec, or it throws; ours whose disk is gone counts as one to replace. */
 async function adopt(work: Work, api: HostApi, found: FoundInstance): Promise<Adoption> {
   const { engine, request, context, host } = work
-  const scope = { host: host.name, flavour: engine.flavour.name, request, isLive: (uid: string) => context.isLive(uid) }
+  const scope = { host: host.name, flavour: engine.flavour, request, isLive: (uid: string) => context.isLive(uid) }
   const adoption = await judgeExisting(scope, found)
   if (adoption.kind === 'replace') return adoption
   const status = await api.domainStatus(found.domain, { signal: context.signal })
@@ -176,6 +178,7 @@ async function keepRunning(work: Work, api: HostApi, domain: Domain, mark: Mark 
   const status = await api.domainStatus(domain, { signal: context.signal })
   const state = instanceState(status)
   if (mark !== undefined) await api.setMark(domain, mark, state !== 'stopped', context)
+  await removeOldMarks(engine, api, domain, state !== 'stopped', context)
   switch (state) {
     case 'running':
       return domain
@@ -185,7 +188,12 @@ async function keepRunning(work: Work, api: HostApi, domain: Domain, mark: Mark 
     case 'paused':
       throw pausedError(domain, host.name, status)
     case 'stopped':
-      await writeSeed(await volumeScope(work, api), seedContent(work), work.request.owner, (uid) => context.isLive(uid))
+      await writeSeed(
+        { ...(await volumeScope(work, api)), domainIsOurs: true },
+        seedContent(work),
+        work.request.owner,
+        (uid) => context.isLive(uid),
+      )
       await autostart(work, api, domain)
       await start(work, api, domain)
       engine.log.info('started an instance that was stopped', about(work, domain))
@@ -238,7 +246,7 @@ async function build(work: Work, api: HostApi, disks: Disks): Promise<Domain> {
     mac: randomMac(engine.random),
     ...placement.machineType,
     firmware: placement.image.firmware,
-    bridge: host.bridge,
+    nic: host.nic,
     overlayPath: disks.overlayPath,
     seedPath: disks.seedPath,
     markNamespace: flavour.markNamespace,

@@ -85,7 +85,7 @@ async function deleteLocked(
 ): Promise<void> {
   const { signal } = context
   const api = await sharedLine(engine, host, signal)
-  const found = await findInstance(api, name, signal)
+  const found = await findInstance(engine, api, name, signal)
   if (found !== undefined) {
     if (!isOurs(engine, request, host, name, found)) return
     await removeDomain(api, found.domain, host.name, context)

@@ -1,4 +1,5 @@
 // Dials a host: credentials, TCP, SSH, the forwarded socket, libvirt's opening, all in one budget. Who uses the connection is in hosts.ts.
+import type { Duplex } from 'node:stream'
 import type { Clock } from '../../lib/clock.ts'
 import { deadline } from '../../lib/deadline.ts'
 import { errorMessage, toError } from '../../lib/errors.ts'
@@ -80,13 +81,35 @@ async function dial(options: DialerOptions, target: LibvirtHost, signal: AbortSi
     ...(options.connect === undefined ? {} : { connect: options.connect }),
   })
   try {
-    const stream = await ssh.openStreamLocal(target.socketPath, { signal, timeoutMs: left() })
+    const stream = await openSocket(ssh, target, () => ({ signal, timeoutMs: left() }))
     const libvirt = await LibvirtConnection.open(stream, { clock, uri, signal, timeoutMs: left() })
     return session(options, target, ssh, libvirt)
   } catch (thrown) {
     ssh.kill(toError(thrown))
     throw thrown
   }
+}
+
+/** sshd's refusal does not tell an absent socket from one that may not be opened, so that the next one is tried after any. */
+async function openSocket(
+  ssh: SshConnection,
+  target: LibvirtHost,
+  options: () => { readonly signal: AbortSignal; readonly timeoutMs: number },
+): Promise<Duplex> {
+  const refusals: SshError[] = []
+  for (const path of target.socketPaths) {
+    try {
+      return await ssh.openStreamLocal(path, options())
+    } catch (thrown) {
+      if (!(thrown instanceof SshError) || thrown.code !== 'FORWARD_REFUSED') throw thrown
+      refusals.push(thrown)
+    }
+  }
+  const [first, ...more] = refusals
+  if (first === undefined) throw new Error(`host ${target.name} has no socket to try`)
+  if (more.length === 0) throw first
+  const message = `none of libvirt's sockets let us in: ${refusals.map((refusal) => refusal.message).join('; ')}`
+  throw new SshError('FORWARD_REFUSED', 'socket', message, { cause: new AggregateError(refusals) })
 }
 
 function session(

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto'
 import type { Random } from '../../lib/backoff.ts'
 import type { Mark } from '../contract.ts'
+import type { NicSource } from './config.ts'
 import { markTree } from './mark.ts'
 import { buildXml, parseXml } from './xml.ts'
 
@@ -13,8 +14,8 @@ export interface DomainSpec {
   readonly memoryMiB: number
   /** `uefi` disables secure boot explicitly: libvirt picks the secure-boot firmware otherwise, and unsigned loaders never start. */
   readonly firmware: 'uefi' | 'bios'
-  /** Host bridge of the one NIC. */
-  readonly bridge: string
+  /** Of the one NIC. */
+  readonly nic: NicSource
   /** Absolute path of the overlay (qcow2). */
   readonly overlayPath: string
   /** Absolute path of the seed (raw). */
@@ -68,9 +69,9 @@ export function domainXml(spec: DomainSpec): string {
           },
         ],
         interface: {
-          '@type': 'bridge',
+          '@type': spec.nic.kind,
           mac: { '@address': spec.mac },
-          source: { '@bridge': spec.bridge },
+          source: spec.nic.kind === 'bridge' ? { '@bridge': spec.nic.bridge } : { '@network': spec.nic.network },
           model: { '@type': 'virtio' },
         },
         serial: { '@type': 'pty' },

@@ -17,6 +17,8 @@ import type { KnownInstances } from './known.ts'
 export interface Engine {
   readonly config: LibvirtConfig
   readonly flavour: Flavour
+  /** Types whose marks are taken over. */
+  readonly adoptFrom: readonly Flavour[]
   /** Id of this installation. */
   readonly installation: string
   readonly connections: HostConnections

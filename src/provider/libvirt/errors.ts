@@ -80,6 +80,14 @@ export const libvirtRows: readonly LibvirtRow[] = [
     hint: 'create the pool on the host (virsh pool-list --all shows what there is) or correct hosts[].pool',
   },
   {
+    number: ErrorCode.NO_NETWORK,
+    captured: "Network not found: no network with matching name 'nope'",
+    kind: 'permanent',
+    code: 'NetworkNotFound',
+    ...apiError,
+    hint: 'create the network on the host (virsh net-list --all shows what there is) or correct hosts[].network',
+  },
+  {
     number: ErrorCode.XML_ERROR,
     captured: 'XML error: No PCI buses available',
     kind: 'permanent',

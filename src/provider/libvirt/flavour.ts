@@ -61,3 +61,5 @@ export const kvmFlavour: Flavour = {
   },
   poolDetails: { capacity: 'poolCapacity', available: 'poolAvailable', unit: ' GiB' },
 }
+
+export const flavours = { kvm: kvmFlavour, kvm2: kvm2Flavour } as const

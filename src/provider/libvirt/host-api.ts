@@ -69,17 +69,22 @@ export interface HostApi {
   watchDomains(listener: (domain: Domain) => void, options: ReadOptions): Promise<boolean>
   domainStatus(domain: Domain, options: ReadOptions): Promise<DomainStatus>
   domainXml(domain: Domain, options: ReadOptions): Promise<string>
-  /** The element in our namespace, its namespace taken away; undefined when the domain has none. */
-  metadata(domain: Domain, options: ReadOptions): Promise<string | undefined>
+  /** The element in that XML namespace, its namespace taken away; undefined when the domain has none. */
+  metadata(domain: Domain, namespace: string, options: ReadOptions): Promise<string | undefined>
   interfaceAddresses(domain: Domain, source: AddressSource, options: ReadOptions): Promise<readonly DomainInterface[]>
   defineDomain(xml: string, guard: MutationGuard): Promise<Domain>
   setMark(domain: Domain, mark: Mark, live: boolean, guard: MutationGuard): Promise<void>
+  /** Takes the element in that namespace away, where there is one. */
+  removeMetadata(domain: Domain, namespace: string, live: boolean, guard: MutationGuard): Promise<void>
   setAutostart(domain: Domain, guard: MutationGuard): Promise<void>
   startDomain(domain: Domain, guard: MutationGuard): Promise<void>
   /** Pulls the plug. */
   destroyDomain(domain: Domain, guard: MutationGuard): Promise<void>
   /** With NVRAM, managed save image and the records of snapshots and checkpoints. */
   undefineDomain(domain: Domain, guard: MutationGuard): Promise<void>
+
+  /** Whether a network of libvirt's own runs. Rejects when there is none of that name. */
+  isNetworkActive(name: string, options: ReadOptions): Promise<boolean>
 
   findPool(name: string, options: ReadOptions): Promise<StoragePool>
   poolInfo(pool: StoragePool, options: ReadOptions): Promise<PoolInfo>

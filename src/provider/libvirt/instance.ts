@@ -4,12 +4,21 @@ import type { InstanceState } from '../contract.ts'
 import { ProviderError } from '../errors.ts'
 import { domainUuid } from './domain-xml.ts'
 import { hasCode } from './errors.ts'
+import type { Flavour } from './flavour.ts'
 import { domainState, type Domain, type DomainStatus, type HostApi } from './host-api.ts'
 import { readMark, type MarkReading } from './mark.ts'
+
+/** Whose marks count: those of our own type, and without one those of types that we take over from. */
+export interface MarkScope {
+  readonly flavour: Flavour
+  readonly adoptFrom: readonly Flavour[]
+}
 
 export interface FoundInstance {
   readonly domain: Domain
   readonly reading: MarkReading
+  /** Type whose mark was read; our own when there is none. */
+  readonly markedAs: Flavour
 }
 
 /**
@@ -17,17 +26,19 @@ export interface FoundInstance {
  * @param name as it stands in the providerID, or the name to create under
  */
 export async function findInstance(
+  scope: MarkScope,
   api: HostApi,
   name: string,
   signal: AbortSignal,
 ): Promise<FoundInstance | undefined> {
   const domain =
     (await api.findDomain({ uuid: domainUuid(name) }, { signal })) ?? (await api.findDomain({ name }, { signal }))
-  return domain === undefined ? undefined : await readInstance(api, domain, signal)
+  return domain === undefined ? undefined : await readInstance(scope, api, domain, signal)
 }
 
 /** The same by one listing: for a name that most likely is not there, which costs two look-ups otherwise. */
 export async function findNewInstance(
+  scope: MarkScope,
   api: HostApi,
   name: string,
   signal: AbortSignal,
@@ -36,17 +47,22 @@ export async function findNewInstance(
   const uuid = domainUuid(name)
   const domain =
     domains.find((candidate) => candidate.uuid === uuid) ?? domains.find((candidate) => candidate.name === name)
-  return domain === undefined ? undefined : await readInstance(api, domain, signal)
+  return domain === undefined ? undefined : await readInstance(scope, api, domain, signal)
 }
 
 /** Undefined when the domain vanished meanwhile. */
 export async function readInstance(
+  scope: MarkScope,
   api: HostApi,
   domain: Domain,
   signal: AbortSignal,
 ): Promise<FoundInstance | undefined> {
   try {
-    return { domain, reading: readMark(await api.metadata(domain, { signal })) }
+    for (const markedAs of [scope.flavour, ...scope.adoptFrom]) {
+      const reading = readMark(await api.metadata(domain, markedAs.markNamespace, { signal }))
+      if (reading.kind !== 'unmarked') return { domain, reading, markedAs }
+    }
+    return { domain, reading: { kind: 'unmarked' }, markedAs: scope.flavour }
   } catch (thrown) {
     if (hasCode(thrown, ErrorCode.NO_DOMAIN)) return undefined
     throw thrown

@@ -11,6 +11,7 @@ export interface KnownInstance {
 /** By host and domain UUID. */
 export class KnownInstances {
   readonly #byKey = new Map<string, KnownInstance>()
+  readonly #addresses = new Map<string, string>()
 
   get(host: string, uuid: string): KnownInstance | undefined {
     return this.#byKey.get(key(host, uuid))
@@ -24,8 +25,20 @@ export class KnownInstances {
     return [...this.#byKey].flatMap(([entry, instance]) => (entry.startsWith(key(host, '')) ? [instance] : []))
   }
 
+  /** The last address that was read; undefined once it has none any more. */
+  addressed(host: string, uuid: string, ip: string | undefined): void {
+    if (ip === undefined) this.#addresses.delete(key(host, uuid))
+    else this.#addresses.set(key(host, uuid), ip)
+  }
+
+  /** Whether another instance, on whichever host, has that address. */
+  isTaken(host: string, uuid: string, ip: string): boolean {
+    return [...this.#addresses].some(([holder, address]) => address === ip && holder !== key(host, uuid))
+  }
+
   forget(host: string, uuid: string): void {
     this.#byKey.delete(key(host, uuid))
+    this.#addresses.delete(key(host, uuid))
   }
 }
 

@@ -36,6 +36,16 @@ export function resolvePlacement(block: string, catalogue: Catalogue, placement:
   }
 }
 
+/** @throws ProviderError permanent, origin `spec`: another zone is the way out, and a change of the config ends it too */
+export function requireAcceptsNew(block: string, host: LibvirtHost): void {
+  if (!host.drain) return
+  throw invalid(
+    'HostDraining',
+    `host ${host.name} makes no new instances, because ${block}.hosts has drain: true for it; name another host in ` +
+      `placement.zone or end the drain`,
+  )
+}
+
 function resolveHost(block: string, hosts: readonly LibvirtHost[], zone: string | undefined): LibvirtHost {
   const names = hosts.map((host) => host.name)
   if (zone === undefined) {

@@ -15,7 +15,7 @@ import { createInstance } from './create.ts'
 import { deleteInstance } from './delete.ts'
 import { createDialer } from './dial.ts'
 import type { Engine } from './engine.ts'
-import { kvm2Flavour, kvmFlavour, type Flavour } from './flavour.ts'
+import { flavours, kvm2Flavour, kvmFlavour, type Flavour } from './flavour.ts'
 import { HostConnections, type DialHost } from './hosts.ts'
 import { createImageServer, type ImageServer } from './image-http.ts'
 import type { ImageSharing } from './image-sharing.ts'
@@ -100,6 +100,7 @@ function createLibvirtProvider(
   const engine: Engine = {
     config,
     flavour,
+    adoptFrom: config.adoptFrom.map((type) => flavours[type]),
     installation,
     connections,
     images,

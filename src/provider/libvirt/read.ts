@@ -1,14 +1,12 @@
 // What is there: one instance, the states of all of a host, every instance with our mark. Changes nothing.
-import { errorMessage } from '../../lib/errors.ts'
-import { ErrorCode, LibvirtError } from '../../wire/libvirt/errors.ts'
 import type { CallContext, Instance, InstanceState, ListedInstance, Mark } from '../contract.ts'
 import { ProviderError } from '../errors.ts'
 import { formatProviderID, parseProviderID } from '../names.ts'
-import { ownAddress } from './addresses.ts'
 import type { LibvirtHost } from './config.ts'
 import { parseDomainXml } from './domain-xml.ts'
 import { requireHost, sharedLine, type Engine } from './engine.ts'
-import { classify, hasCode } from './errors.ts'
+import { classify } from './errors.ts'
+import { findAddress } from './find-address.ts'
 import type { Domain, HostApi } from './host-api.ts'
 import { findInstance, instanceState, lostMarkError, readInstance } from './instance.ts'
 
@@ -39,7 +37,7 @@ async function read(
   signal: AbortSignal,
 ): Promise<Instance> {
   const api = await sharedLine(engine, host, signal)
-  const found = await findInstance(api, name, signal)
+  const found = await findInstance(engine, api, name, signal)
   if (found === undefined) {
     throw ProviderError.notFound(`host ${host.name}: there is no domain ${name}`, {
       code: 'DomainNotFound',
@@ -58,7 +56,8 @@ async function read(
   }
   const state = instanceState(await api.domainStatus(domain, { signal }))
   const macs = await knownMacs(engine, host, api, domain, mark, providerID, signal)
-  const ip = state === 'running' ? await address(engine, host, api, domain, macs, signal) : undefined
+  const ip = state === 'running' ? await findAddress(engine, host, api, domain, macs, signal) : undefined
+  if (ip !== undefined || state !== 'running') engine.known.addressed(host.name, domain.uuid, ip)
   engine.log.debug(`${engine.flavour.subject} domain fetched`, {
     host: host.name,
     name: domain.name,
@@ -71,6 +70,7 @@ async function read(
     ...(ip === undefined ? {} : { ip }),
     ...(mark.uid === undefined ? {} : { uid: mark.uid }),
     ...(mark.specHash === undefined ? {} : { specHash: mark.specHash }),
+    ...(found.markedAs === engine.flavour ? {} : { unadopted: true }),
   }
 }
 
@@ -90,77 +90,6 @@ async function knownMacs(
   engine.known.set(host.name, domain.uuid, { providerID, createdAt: mark.createdAt, macs })
   return macs
 }
-
-/**
- * The agent's word, then the host's ARP table. An agent that is not there yet is what every boot looks like, so it is no
- * error; only when nothing else could be asked either is the call one. Undefined: no address is known yet.
- */
-async function address(
-  engine: Engine,
-  host: LibvirtHost,
-  shared: HostApi,
-  domain: Domain,
-  macs: readonly string[],
-  signal: AbortSignal,
-): Promise<string | undefined> {
-  const agent = await engine.connections.line(host.name, 'agent', signal)
-  const fromAgent = await engine.agents.run(
-    `${host.name}/${domain.uuid}`,
-    () => ask(engine, host, agent, domain, 'agent', macs, signal),
-    signal,
-  )
-  if (fromAgent.kind === 'address') return fromAgent.ip
-  const fromArp = await ask(engine, host, shared, domain, 'arp', macs, signal)
-  if (fromArp.kind === 'address') return fromArp.ip
-  if (fromAgent.kind === 'failed' && fromArp.kind === 'failed') {
-    throw ProviderError.transient(
-      `host ${host.name}: no source could be asked for the address of ${domain.name}: agent: ` +
-        `${errorMessage(fromAgent.error)}; arp: ${errorMessage(fromArp.error)}`,
-      { code: 'AddressSourcesFailed', target: host.name, cause: fromAgent.error },
-    )
-  }
-  return undefined
-}
-
-type SourceAnswer =
-  | { readonly kind: 'address'; readonly ip: string }
-  /** It answered, or is not there yet. */
-  | { readonly kind: 'none' }
-  | { readonly kind: 'failed'; readonly error: unknown }
-
-/** Only the daemon's own refusals are this source's affair; a connection that broke is everybody's. */
-async function ask(
-  engine: Engine,
-  host: LibvirtHost,
-  api: HostApi,
-  domain: Domain,
-  source: 'agent' | 'arp',
-  macs: readonly string[],
-  signal: AbortSignal,
-): Promise<SourceAnswer> {
-  try {
-    const interfaces = await api.interfaceAddresses(domain, source, { signal })
-    const ip = ownAddress(interfaces, macs, source, engine.addresses)
-    return ip === undefined ? { kind: 'none' } : { kind: 'address', ip }
-  } catch (thrown) {
-    if (hasCode(thrown, ErrorCode.NO_DOMAIN) || !(thrown instanceof LibvirtError)) throw thrown
-    engine.log.trace('no addresses from source', {
-      host: host.name,
-      name: domain.name,
-      source,
-      error: errorMessage(thrown),
-    })
-    return hasCode(thrown, ...agentAbsent) ? { kind: 'none' } : { kind: 'failed', error: thrown }
-  }
-}
-
-/** Not connected, frozen, or no agent channel in the domain at all. */
-const agentAbsent = [
-  ErrorCode.AGENT_UNRESPONSIVE,
-  ErrorCode.AGENT_COMMAND_TIMEOUT,
-  ErrorCode.AGENT_UNSYNCED,
-  ErrorCode.ARGUMENT_UNSUPPORTED,
-]
 
 /** One call. Only instances that a get has met are in it: the others' marks are not known, so it cannot tell. */
 export async function observeHost(
@@ -203,7 +132,7 @@ async function listHost(engine: Engine, host: LibvirtHost, signal: AbortSignal):
   const states = await api.allStates({ signal })
   const listed = await Promise.all(
     states.map(async ({ domain, status }): Promise<readonly ListedInstance[]> => {
-      const found = await readInstance(api, domain, signal)
+      const found = await readInstance(engine, api, domain, signal)
       if (found === undefined || found.reading.kind === 'unmarked') {
         engine.log.debug('domain skipped', {
           host: host.name,

@@ -14,6 +14,8 @@ export interface VolumeScope {
   readonly host: string
   readonly instanceName: string
   readonly guard: MutationGuard
+  /** A domain of ours uses them: a seed that does not say whose it is is ours then. */
+  readonly domainIsOurs?: true
   /** What stands in the pool, by name, as far as this instance's volumes go; absent: every volume is looked up. */
   readonly volumes?: Map<string, StorageVol>
   /** Whether a volume's key is its path, as in every pool of files; absent: paths are asked for. */
@@ -70,7 +72,7 @@ async function isOurs(
   isLive: (uid: string) => Promise<boolean>,
 ): Promise<boolean> {
   const found = await readSeedOwner(scope.api, seed, scope.guard.signal)
-  if (found === undefined) return false
+  if (found === undefined) return scope.domainIsOurs === true
   if (found.installation === owner.installation && found.uid === owner.uid) return true
   // A Proxy that is gone left it under the name that is now ours.
   if (found.installation === owner.installation && !(await isLive(found.uid))) return false

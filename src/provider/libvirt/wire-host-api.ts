@@ -109,8 +109,8 @@ export class WireHostApi implements HostApi {
     return (await this.#rpc.read('DOMAIN_GET_XML_DESC', args, this.#reading(options), about(domain))).xml
   }
 
-  async metadata(domain: Domain, options: ReadOptions): Promise<string | undefined> {
-    const args = { dom: domain, type: metadataElement, uri: this.#flavour.markNamespace, flags: 0 }
+  async metadata(domain: Domain, namespace: string, options: ReadOptions): Promise<string | undefined> {
+    const args = { dom: domain, type: metadataElement, uri: namespace, flags: 0 }
     const reply = this.#rpc.read('DOMAIN_GET_METADATA', args, this.#reading(options), about(domain))
     return (await orUndefined(reply, ErrorCode.NO_DOMAIN_METADATA))?.metadata
   }
@@ -142,6 +142,12 @@ export class WireHostApi implements HostApi {
     await this.#rpc.mutate('DOMAIN_SET_METADATA', args, this.#changing(guard), about(domain), { metadata })
   }
 
+  async removeMetadata(domain: Domain, namespace: string, live: boolean, guard: MutationGuard): Promise<void> {
+    const flags = live ? affect.live | affect.config : affect.config
+    const args = { dom: domain, type: metadataElement, metadata: null, key: null, uri: namespace, flags }
+    await this.#rpc.mutate('DOMAIN_SET_METADATA', args, this.#changing(guard), about(domain))
+  }
+
   async setAutostart(domain: Domain, guard: MutationGuard): Promise<void> {
     const args = { dom: domain, autostart: 1 }
     await this.#rpc.mutate('DOMAIN_SET_AUTOSTART', args, this.#changing(guard), about(domain))
@@ -159,6 +165,11 @@ export class WireHostApi implements HostApi {
   async undefineDomain(domain: Domain, guard: MutationGuard): Promise<void> {
     const args = { dom: domain, flags: undefineEverything }
     await this.#rpc.mutate('DOMAIN_UNDEFINE_FLAGS', args, this.#changing(guard), about(domain))
+  }
+
+  async isNetworkActive(name: string, options: ReadOptions): Promise<boolean> {
+    const { net } = await this.#rpc.read('NETWORK_LOOKUP_BY_NAME', { name }, this.#reading(options))
+    return (await this.#rpc.read('NETWORK_IS_ACTIVE', { net }, this.#reading(options))).active !== 0
   }
 
   async findPool(name: string, options: ReadOptions): Promise<StoragePool> {

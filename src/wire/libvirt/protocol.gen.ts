@@ -123,6 +123,7 @@ export interface Procedures {
   readonly CONNECT_IS_SECURE: { readonly args: null; readonly ret: { readonly secure: number } }
   readonly DOMAIN_IS_ACTIVE: { readonly args: { readonly dom: Domain }; readonly ret: { readonly active: number } }
   readonly DOMAIN_IS_PERSISTENT: { readonly args: { readonly dom: Domain }; readonly ret: { readonly persistent: number } }
+  readonly NETWORK_IS_ACTIVE: { readonly args: { readonly net: Network }; readonly ret: { readonly active: number } }
   readonly STORAGE_POOL_IS_ACTIVE: { readonly args: { readonly pool: StoragePool }; readonly ret: { readonly active: number } }
   readonly STORAGE_POOL_IS_PERSISTENT: { readonly args: { readonly pool: StoragePool }; readonly ret: { readonly persistent: number } }
   readonly CONNECT_GET_LIB_VERSION: { readonly args: null; readonly ret: { readonly lib_ver: bigint } }
@@ -220,6 +221,7 @@ export const procedures: { readonly [P in ProcedureName]: ProcedureDescription }
   CONNECT_IS_SECURE: { program: 'REMOTE', number: 149, args: null, ret: { kind: 'struct', fields: [{ name: 'secure', type: { kind: 'int' } }] }, stream: null },
   DOMAIN_IS_ACTIVE: { program: 'REMOTE', number: 150, args: { kind: 'struct', fields: [{ name: 'dom', type: domainStruct }] }, ret: { kind: 'struct', fields: [{ name: 'active', type: { kind: 'int' } }] }, stream: null },
   DOMAIN_IS_PERSISTENT: { program: 'REMOTE', number: 151, args: { kind: 'struct', fields: [{ name: 'dom', type: domainStruct }] }, ret: { kind: 'struct', fields: [{ name: 'persistent', type: { kind: 'int' } }] }, stream: null },
+  NETWORK_IS_ACTIVE: { program: 'REMOTE', number: 152, args: { kind: 'struct', fields: [{ name: 'net', type: networkStruct }] }, ret: { kind: 'struct', fields: [{ name: 'active', type: { kind: 'int' } }] }, stream: null },
   STORAGE_POOL_IS_ACTIVE: { program: 'REMOTE', number: 154, args: { kind: 'struct', fields: [{ name: 'pool', type: storagePoolStruct }] }, ret: { kind: 'struct', fields: [{ name: 'active', type: { kind: 'int' } }] }, stream: null },
   STORAGE_POOL_IS_PERSISTENT: { program: 'REMOTE', number: 155, args: { kind: 'struct', fields: [{ name: 'pool', type: storagePoolStruct }] }, ret: { kind: 'struct', fields: [{ name: 'persistent', type: { kind: 'int' } }] }, stream: null },
   CONNECT_GET_LIB_VERSION: { program: 'REMOTE', number: 157, args: null, ret: { kind: 'struct', fields: [{ name: 'lib_ver', type: { kind: 'uhyper' } }] }, stream: null },

@@ -1,6 +1,7 @@
 // The types kvm and kvm2 side by side on one host, and the words that kvm's own document has; over real SSH and RPC.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { systemClock } from '../../../src/lib/clock.ts'
+import { kvmFlavour } from '../../../src/provider/libvirt/flavour.ts'
 import { createImageSharing } from '../../../src/provider/libvirt/image-sharing.ts'
 import {
   cachedImage,
@@ -56,6 +57,79 @@ describe('kvm and kvm2 on one host with one Secret', () => {
     expect(error).toMatchObject({ kind: 'permanent', origin: 'environment', code: 'MarkMissing' })
     expect(error.message).toContain('carries no kvm2 mark; it was not created by this provider')
     expect(world.stub.domain(nameA)?.state).toBe('running')
+  })
+})
+
+describe('a kvm2 entry that was kvm before', () => {
+  const marks = () => {
+    const { domains } = world.stub.host
+    const documents = [false, true].map((inactive) => domains.document(domains.byName(nameA), inactive))
+    const count = (type: string) =>
+      documents.map((xml) => xml.match(new RegExp(`egress-proxies-operator/${type}['"]`, 'g'))?.length ?? 0)
+    return { kvm: count('kvm'), kvm2: count('kvm2') }
+  }
+
+  it('finds, lists and observes what kvm made, and takes it over without a reboot', async () => {
+    await kvmOf().create(createRequest(), context())
+    const { id } = world.stub.host.domains.byName(nameA)
+    const provider = world.provider({ adoptFrom: ['kvm'] })
+    expect(await provider.get(at(nameA), context())).toMatchObject({ state: 'running', uid: 'uid-a', unadopted: true })
+    expect(await provider.list(context())).toMatchObject([{ providerID: at(nameA), mark: { uid: 'uid-a' } }])
+    expect(await provider.observe('lab', context())).toEqual(new Map([[at(nameA), 'running']]))
+    expect(await provider.create(createRequest(), context())).toBe(at(nameA))
+    expect(marks()).toEqual({ kvm: [0, 0], kvm2: [1, 1] })
+    expect(world.stub.host.domains.byName(nameA).id).toBe(id)
+    expect(await provider.get(at(nameA), context())).not.toHaveProperty('unadopted')
+    expect(await kvmOf().list(context())).toEqual([])
+    expect(await world.provider().get(at(nameA), context())).toMatchObject({ uid: 'uid-a', specHash: 'v1:1' })
+  })
+
+  it('takes over one that is stopped, with its disk, and one with a mark of few words', async () => {
+    await kvmOf().create(createRequest(), context())
+    const { host } = world.stub
+    const domain = host.domains.byName(nameA)
+    host.shutDown(domain, 1)
+    const { markNamespace } = kvmFlavour
+    const xml =
+      '<instance><managed>true</managed><uid>uid-a</uid><createdAt>2025-01-01T00:00:00Z</createdAt></instance>'
+    host.domains.setMetadata(domain, markNamespace, 'kvm', xml, 2)
+    // As the earlier implementation left it: without an owner.
+    host.pools.byName('default').volumes.get(`${nameA}-seed.iso`)?.content.write(32768, Buffer.alloc(2048))
+    const { path } = world.stub.volume(`${nameA}.qcow2`) ?? {}
+    const made = world.stub.calls('STORAGE_VOL_CREATE_XML')
+    expect(await world.provider({ adoptFrom: ['kvm'] }).create(createRequest(), context())).toBe(at(nameA))
+    expect(world.stub.calls('STORAGE_VOL_CREATE_XML')).toBe(made)
+    expect([path, world.stub.domain(nameA)?.state]).toEqual([expect.any(String), 'running'])
+    expect(marks()).toEqual({ kvm: [0, 0], kvm2: [1, 1] })
+  })
+
+  it('deletes what kvm made, replaces what was made from another spec, and leaves another Proxy alone', async () => {
+    await kvmOf().create(createRequest(), context())
+    const provider = world.provider({ adoptFrom: ['kvm'] })
+    const stranger = createRequest('a', { owner: { ...createRequest('a').owner, uid: 'uid-other' } })
+    expect(await failure(provider.create(stranger, context({ isLive: () => Promise.resolve(true) })))).toMatchObject({
+      code: 'OwnedByAnother',
+    })
+    await provider.create(createRequest('a', { specHash: 'v1:2' }), context())
+    expect(marks()).toEqual({ kvm: [0, 0], kvm2: [1, 1] })
+    await provider.delete(deleteRequest(), context())
+    await kvmOf().create(createRequest(), context())
+    await provider.delete(deleteRequest(), context())
+    expect([world.stub.domains(), volumeNames(world)]).toEqual([[], cachedImage])
+  })
+
+  it('removes the old mark that a crash left beside the new one', async () => {
+    await kvmOf().create(createRequest(), context())
+    const provider = world.provider({ adoptFrom: ['kvm'] })
+    const release = world.stub.knobs.hang('DOMAIN_SET_METADATA', 'after')
+    const first = failure(provider.create(createRequest(), context()))
+    await eventually('the new mark', 30_000, () => Promise.resolve(marks().kvm2[0] === 1 ? true : undefined))
+    world.stub.cutConnections()
+    release()
+    expect(await first).toMatchObject({ kind: 'transient' })
+    expect(marks()).toEqual({ kvm: [1, 1], kvm2: [1, 1] })
+    await provider.create(createRequest(), context())
+    expect(marks()).toEqual({ kvm: [0, 0], kvm2: [1, 1] })
   })
 })
 

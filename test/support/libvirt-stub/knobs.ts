@@ -1,5 +1,5 @@
 // What a test can make the stub do wrong or slowly. Every knob acts on calls that come after it was turned.
-import type { ProcedureName, RemoteError } from '../../../src/wire/libvirt/protocol.gen.ts'
+import type { DomainInterface, ProcedureName, RemoteError } from '../../../src/wire/libvirt/protocol.gen.ts'
 
 export interface FailureRule {
   readonly procedure: ProcedureName
@@ -29,6 +29,8 @@ export class Knobs {
   refuseForwarding = false
   /** The host's ARP source fails, as with libvirt 9.0 on new kernels. */
   arpBroken = false
+  /** What each source of addresses (lease 0, agent 1, ARP 2) answers instead of the truth. */
+  readonly addresses = new Map<number, (truth: readonly DomainInterface[]) => DomainInterface[]>()
   /** Names of domains whose agent no longer answers: each call blocks for 5 s. */
   readonly frozenAgents = new Set<string>()
   /** Uploads stop taking data after this many bytes of each until it is raised again. */

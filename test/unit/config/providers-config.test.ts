@@ -71,11 +71,13 @@ describe('a valid providers config', () => {
               address: 'kvm-1.example.net:22',
               ssh: { host: 'kvm-1.example.net', port: 22 },
               user: 'operator',
-              socketPath: '/var/run/libvirt/libvirt-sock',
+              socketPaths: ['/var/run/libvirt/libvirt-sock', '/var/run/libvirt/virtqemud-sock'],
               pool: 'default',
-              bridge: 'br0',
+              nic: { kind: 'bridge', bridge: 'br0' },
+              drain: false,
             },
           ],
+          adoptFrom: [],
         },
       },
     ])
@@ -105,9 +107,16 @@ describe('a valid providers config', () => {
     expect(blockOf(config).hosts.map(({ name }) => name)).toEqual(['a', 'b'])
     expect(blockOf(config).hosts[0]).toMatchObject({
       ssh: { host: '2001:db8::1', port: 2222 },
-      socketPath: '/run/s',
+      socketPaths: ['/run/s'],
       pool: 'p',
     })
+  })
+
+  it('takes a network in place of a bridge, a host that drains and a type to take over from', () => {
+    const hosts = [host({ bridge: undefined, network: 'default', drain: true })]
+    const block = blockOf(valid(entry({ hosts, adoptFrom: ['kvm'] })))
+    expect(block.hosts[0]).toMatchObject({ nic: { kind: 'network', network: 'default' }, drain: true })
+    expect(block.adoptFrom).toEqual(['kvm'])
   })
 
   it('takes an empty value for an absent one, an empty list, merge keys, and JSON', () => {
@@ -148,6 +157,9 @@ describe('an entry of type kvm', () => {
     expect(mistakesOf({ ...kvm, kvm: { ...kvm.kvm, hosts: [host({ bridge: undefined })] } })).toEqual([
       'providers[0] (kvm-a): kvm.hosts[0]: bridge is required',
     ])
+    expect(mistakesOf({ ...kvm, kvm: { ...kvm.kvm, adoptFrom: ['kvm'] } })).toEqual([
+      expect.stringMatching(/^providers\[0\] \(kvm-a\): kvm: unknown key "adoptFrom"/),
+    ])
     expect(mistakesOf({ ...kvm, kvm: undefined })).toEqual(['providers[0] (kvm-a): kvm is required'])
     expect(mistakesOf({ ...kvm, kvm2: {} })).toEqual(['providers[0] (kvm-a): the block of type kvm is kvm:, not kvm2:'])
   })
@@ -172,6 +184,9 @@ describe('configHash', () => {
       hashOf({ images: { a: { url: 'http://a.example.net/' } } }),
       hashOf({ images: { b: { url: 'http://a.example.net/' } } }),
       hashOf({ hosts: [host({ pool: 'p' })] }),
+      hashOf({ hosts: [host({ drain: true })] }),
+      hashOf({ hosts: [host({ bridge: undefined, network: 'br0' })] }),
+      hashOf({ adoptFrom: ['kvm'] }),
       hashOf({ hosts: [host(), host({ name: 'b' })] }),
       hashOf({ hosts: [host({ name: 'b' }), host()] }),
       hashOf({ insecureIgnoreHostKey: true }),
@@ -186,6 +201,18 @@ const at = 'providers[0] (kvm-a): '
 describe('a mistake in the block is told in the words of the reference', () => {
   it.each<[string, object, string]>([
     ['no bridge', { hosts: [host({ bridge: undefined })] }, 'kvm2.hosts[0]: bridge is required'],
+    [
+      'bridge and network',
+      { hosts: [host({ network: 'default' })] },
+      'kvm2.hosts[0]: network "default" cannot stand beside bridge: an instance has one network interface',
+    ],
+    [
+      'network of two words',
+      { hosts: [host({ bridge: undefined, network: 'a b' })] },
+      'kvm2.hosts[0]: network "a b" must be the name of a libvirt network, without blanks and slashes',
+    ],
+    ['drain', { hosts: [host({ drain: 'yes' })] }, 'kvm2.hosts[0]: drain must be true or false, not "yes"'],
+    ['adoptFrom', { adoptFrom: ['kvm2'] }, 'kvm2.adoptFrom[0]: must be kvm, not "kvm2"'],
     ['no user', { hosts: [host(), host({ name: 'b', user: null })] }, 'kvm2.hosts[1]: user is required'],
     ['no key', { sshKeyFile: undefined }, 'kvm2: sshKeyFile is required'],
     ['empty key', { sshKeyFile: '' }, 'kvm2: sshKeyFile must not be empty'],
@@ -207,8 +234,8 @@ describe('a mistake in the block is told in the words of the reference', () => {
     ['typo', { hosts: [host({ brigde: 'br1' })] }, 'kvm2.hosts[0]: unknown key "brigde", did you mean "bridge"?'],
     [
       'nothing like it',
-      { hosts: [host({ network: 'default' })] },
-      'kvm2.hosts[0]: unknown key "network"; known: name, address, user, socket, pool, bridge',
+      { hosts: [host({ gateway: 'default' })] },
+      'kvm2.hosts[0]: unknown key "gateway"; known: name, address, user, socket, pool, bridge, network, drain',
     ],
     ['typo in the block', { diskSizeGB: 1 }, 'kvm2: unknown key "diskSizeGB", did you mean "diskSizeGb"?'],
     ['disk is text', { diskSizeGb: '10' }, 'kvm2: diskSizeGb must be a number, not "10"'],

@@ -16,6 +16,7 @@ export interface DomainDisk {
 export interface DomainNic {
   readonly mac: string
   readonly bridge: string | undefined
+  readonly network: string | undefined
 }
 
 /** A parsed document; `tree` is the document itself and is changed only by metadata. */
@@ -89,14 +90,15 @@ function readDisk(disk: XmlNode): DomainDisk {
 }
 
 function readNic(nic: XmlNode): DomainNic {
-  const bridge = element(nic, 'source')?.attributes.get('bridge')
+  const source = element(nic, 'source')
+  const [bridge, network] = [source?.attributes.get('bridge'), source?.attributes.get('network')]
   const address = element(nic, 'mac')?.attributes.get('address')
   if (address === undefined) {
     const generated = `52:54:00:${randomBytes(3)
       .toString('hex')
       .replace(/(..)(..)(..)/, '$1:$2:$3')}`
     nic.children.unshift(node('mac', { address: generated }))
-    return { mac: generated, bridge }
+    return { mac: generated, bridge, network }
   }
   if (!/^([0-9a-f]{2}:){5}[0-9a-f]{2}$/i.test(address)) {
     throw fail.domainXml(`unable to parse mac address '${address}'`)
@@ -104,7 +106,7 @@ function readNic(nic: XmlNode): DomainNic {
   if (Number.parseInt(address.slice(0, 2), 16) % 2 === 1) {
     throw fail.domainXml(`expected unicast mac address, found multicast '${address}'`)
   }
-  return { mac: address.toLowerCase(), bridge }
+  return { mac: address.toLowerCase(), bridge, network }
 }
 
 function refuseDuplicateTargets(disks: readonly DomainDisk[]): void {

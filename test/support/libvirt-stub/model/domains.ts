@@ -38,6 +38,8 @@ export class DomainModel {
   readonly #domains = new Map<string, StubDomain>()
   readonly #pools: PoolModel
   readonly bridges: Set<string>
+  /** libvirt's own networks by name, and whether each is active. */
+  readonly networks = new Map<string, boolean>()
   #lastId = 0
   #lastInterface = -1
 
@@ -154,6 +156,12 @@ export class DomainModel {
     return domainDocument(config)
   }
 
+  activeNetwork(name: string): boolean {
+    const active = this.networks.get(name)
+    if (active === undefined) throw fail.noNetwork(name)
+    return active
+  }
+
   #affected(domain: StubDomain, flags: number): DomainDefinition[] {
     const current = flags === affect.current
     const wantLive = (flags & affect.live) !== 0 || (current && domain.live !== undefined)
@@ -193,6 +201,9 @@ export class DomainModel {
       if (holder !== undefined && !disk.readonly) {
         throw closedMonitor(`Failed to get "write" lock\nIs another process using the image [${disk.file}]?`)
       }
+    }
+    for (const { network } of config.nics) {
+      if (network !== undefined && !this.activeNetwork(network)) throw fail.networkInactive(network)
     }
     for (const { bridge } of config.nics) {
       if (bridge === undefined || this.bridges.has(bridge)) continue

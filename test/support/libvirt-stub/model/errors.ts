@@ -65,6 +65,13 @@ export const fail = {
   noDomain: (detail: string) => failure(ErrorCode.NO_DOMAIN, QEMU, 'Domain not found: %s', detail),
   noNetwork: (name: string) =>
     failure(ErrorCode.NO_NETWORK, NETWORK, 'Network not found: %s', `no network with matching name '${name}'`),
+  networkInactive: (name: string) =>
+    failure(
+      ErrorCode.OPERATION_INVALID,
+      NETWORK,
+      'Requested operation is not valid: %s',
+      `network '${name}' is not active`,
+    ),
   domainInvalid: (detail: string, domain: number = QEMU) =>
     failure(ErrorCode.OPERATION_INVALID, domain, 'Requested operation is not valid: %s', detail),
   domainXml: (detail: string, domain: number = DOMAIN) => failure(ErrorCode.XML_ERROR, domain, 'XML error: %s', detail),

@@ -62,9 +62,11 @@ export const connectProcedures: Handlers = {
     threads: 1,
   }),
   NODE_GET_FREE_MEMORY: () => ({ freeMem: 8_589_934_592n }),
-  NETWORK_LOOKUP_BY_NAME: (_call, { name }) => {
-    throw fail.noNetwork(name)
+  NETWORK_LOOKUP_BY_NAME: (call, { name }) => {
+    call.host.domains.activeNetwork(name)
+    return { net: { name, uuid: '5b4e2e6c-0d6b-4f0e-9c0a-000000000001' } }
   },
+  NETWORK_IS_ACTIVE: (call, { net }) => ({ active: call.host.domains.activeNetwork(net.name) ? 1 : 0 }),
 
   CONNECT_DOMAIN_EVENT_CALLBACK_REGISTER_ANY: (call, { eventID, dom }) => ({
     callbackID: call.host.events.register({

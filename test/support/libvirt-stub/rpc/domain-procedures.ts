@@ -112,8 +112,11 @@ async function interfaceAddresses(call: Call, dom: Domain, from: number): Promis
   const [nic] = domain.live?.nics ?? []
   const address = guest?.address
   switch (from) {
-    case source.lease:
-      return []
+    case source.lease: {
+      if (nic?.network === undefined || address === undefined) return []
+      const [name = ''] = domain.interfaceNames
+      return [{ name, hwaddr: nic.mac, addrs: [{ type: 0, addr: address, prefix: 8 }] }]
+    }
     case source.agent: {
       await requireAgent(call, domain)
       if (nic === undefined) return [loopbackInterface]
@@ -278,9 +281,10 @@ export const domainProcedures: Handlers = {
     if (type !== metadataElement) throw fail.noMetadata()
     return { metadata: call.host.domains.metadata(domain, uri ?? '', flags & (affect.live | affect.config)) }
   },
-  DOMAIN_INTERFACE_ADDRESSES: async (call, { dom, source: from }) => ({
-    ifaces: await interfaceAddresses(call, dom, from),
-  }),
+  DOMAIN_INTERFACE_ADDRESSES: async (call, { dom, source: from }) => {
+    const ifaces = await interfaceAddresses(call, dom, from)
+    return { ifaces: call.host.knobs.addresses.get(from)?.(ifaces) ?? ifaces }
+  },
   DOMAIN_GET_HOSTNAME: async (call, { dom }) => {
     const domain = runningDomain(call, dom)
     await requireAgent(call, domain)

@@ -22,7 +22,7 @@ const spec = {
   mac: '52:54:00:0a:0b:0c',
   vcpus: 2,
   memoryMiB: 1024,
-  bridge: 'br0',
+  nic: { kind: 'bridge', bridge: 'br0' } as const,
   overlayPath: '/pool/a & b/proxy-abc.qcow2',
   seedPath: '/pool/a & b/proxy-abc-seed.iso',
   markNamespace: 'https://example.org/kvm2',

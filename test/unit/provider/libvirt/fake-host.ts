@@ -1,4 +1,5 @@
 // A libvirt host in memory behind the engine's seam: volumes, domains, and a crash at any call that changes something. No wire.
+import type { AddressSource } from '../../../../src/provider/libvirt/addresses.ts'
 import type {
   Domain,
   DomainInterface,
@@ -6,6 +7,7 @@ import type {
   MutationGuard,
   StorageVol,
 } from '../../../../src/provider/libvirt/host-api.ts'
+import { kvmFlavour } from '../../../../src/provider/libvirt/flavour.ts'
 import type { HostSession } from '../../../../src/provider/libvirt/hosts.ts'
 import { markXml, readMark } from '../../../../src/provider/libvirt/mark.ts'
 import { requireMutable } from '../../../../src/provider/libvirt/rpc.ts'
@@ -26,6 +28,8 @@ export interface FakeDomain {
   name: string
   readonly xml: string
   metadata: string | undefined
+  /** In the namespace of type kvm. */
+  oldMark: string | undefined
   state: number
   reason: number
   autostart: boolean
@@ -54,8 +58,9 @@ export class FakeHost {
   /** State and reason of a domain after each start, in turn; running (1) once the list is empty. */
   readonly afterStart: (readonly [state: number, reason: number])[] = []
   /** What the sources of addresses answer, or throw. */
-  readonly sources: { agent: () => readonly DomainInterface[]; arp: () => readonly DomainInterface[] } = {
+  readonly sources: Record<AddressSource, () => readonly DomainInterface[]> = {
     agent: () => [],
+    lease: () => [],
     arp: () => [],
   }
   /** Of events, in the order of their registration. */
@@ -88,6 +93,7 @@ export class FakeHost {
     const full = {
       xml: '<domain/>',
       metadata: undefined,
+      oldMark: undefined,
       state: 1,
       reason: 0,
       autostart: false,
@@ -170,9 +176,12 @@ export class FakeHost {
           return { state: domain.state, reason: domain.reason }
         }),
       domainXml: ({ uuid }) => read(() => this.#domain(uuid).xml),
-      metadata: ({ uuid }) => read(() => this.#domain(uuid).metadata),
-      interfaceAddresses: (_domain, source) =>
-        read(() => (source === 'agent' ? this.sources.agent() : this.sources.arp())),
+      metadata: ({ uuid }, namespace) =>
+        read(() => {
+          const { metadata, oldMark } = this.#domain(uuid)
+          return namespace === kvmFlavour.markNamespace ? oldMark : metadata
+        }),
+      interfaceAddresses: (_domain, source) => read(() => this.sources[source]()),
       defineDomain: (xml, guard) =>
         change('define', guard, () => {
           const root = parseXml(xml)?.child('domain')
@@ -188,6 +197,11 @@ export class FakeHost {
       setMark: ({ uuid }, mark, _live, guard) =>
         change('setMark', guard, () => {
           this.#domain(uuid).metadata = markXml(mark)
+        }),
+      removeMetadata: ({ uuid }, namespace, _live, guard) =>
+        change('removeMetadata', guard, () => {
+          if (namespace === kvmFlavour.markNamespace) this.#domain(uuid).oldMark = undefined
+          else this.#domain(uuid).metadata = undefined
         }),
       setAutostart: ({ uuid }, guard) =>
         change('autostart', guard, () => {
@@ -212,6 +226,7 @@ export class FakeHost {
           this.#domain(uuid)
           this.domains.delete(uuid)
         }),
+      isNetworkActive: () => read(() => true),
       findPool: (name) => read(() => ({ name, uuid: '00000000-0000-0000-0000-000000000001' })),
       poolInfo: () =>
         read(() => ({ state: this.poolState, capacityBytes: 1n << 41n, availableBytes: this.availableBytes })),
