@@ -14,7 +14,7 @@ import { createMetrics } from '../../src/observe/metrics.ts'
 import type { CreateContext, CreateRequest, DeleteRequest, Provider } from '../../src/provider/contract.ts'
 import { decorateProvider } from '../../src/provider/decorate.ts'
 import { kvm2BlockSchema, normaliseLibvirtBlock } from '../../src/provider/libvirt/config.ts'
-import { createKvm2Provider } from '../../src/provider/libvirt/provider.ts'
+import { createKvm2Provider, type LibvirtDeps } from '../../src/provider/libvirt/provider.ts'
 import { createImageSharing } from '../../src/provider/libvirt/image-sharing.ts'
 import { instanceName } from '../../src/provider/names.ts'
 import { canRun } from '../support/e2e/availability.ts'
@@ -80,7 +80,10 @@ describe.runIf(runs)('kvm2', () => {
   }
 
   /** As a new operator process would have it. */
-  function provider(change: { readonly host?: object; readonly block?: object } = {}): Provider {
+  function provider(
+    change: { readonly host?: object; readonly block?: object } = {},
+    deps: Partial<LibvirtDeps> = {},
+  ): Provider {
     const block = kvm2BlockSchema.parse({
       sshKeyFile: host.sshKeyPath,
       knownHostsFile: host.knownHostsPath,
@@ -104,7 +107,7 @@ describe.runIf(runs)('kvm2', () => {
     const entry = { name: 'kvm2-lab', maxConcurrentCreates: 4, kvm2: normaliseLibvirtBlock(block) }
     const parts = { clock: systemClock, random: Math.random, log: silentLogger, metrics: createMetrics(), installation }
     const made = decorateProvider(
-      createKvm2Provider(entry, { ...parts, imageSharing: createImageSharing(systemClock) }),
+      createKvm2Provider(entry, { ...parts, imageSharing: createImageSharing(systemClock), ...deps }),
       parts,
     )
     providers.push(made)
@@ -274,6 +277,52 @@ describe.runIf(runs)('kvm2', () => {
       'base-tiny.qcow2.sha256',
     ])
     await Promise.all(both.map((one) => lab.delete(one.remove(), context)))
+  })
+
+  it('takes an image in chunks, which sizes its volume, while another operator waits for it', async () => {
+    const one = proxyNamed('chunks')
+    const two = proxyNamed('waits')
+    const image = await readFile(host.images.tiny)
+    const goOn = Promise.withResolvers<undefined>()
+    const gets: string[] = []
+    answer = (request, response) => {
+      response.writeHead(200)
+      if (request.method === 'HEAD') {
+        response.end()
+        return
+      }
+      gets.push(request.url ?? '')
+      response.write(image.subarray(0, 2 ** 20))
+      void goOn.promise.then(() => response.end(image.subarray(2 ** 20)))
+    }
+    const block = { images: { chunked: { url: `${images}/chunked` } } }
+    const create = { placement: { machineType: 'small', image: 'chunked' } }
+    try {
+      const first = provider({ block }).create(one.create(create), context)
+      const isClaimed = async () => (await volumes()).includes('base-chunked.qcow2.claim.1') || undefined
+      await eventually('the claim', bootBudgetMs, isClaimed)
+      const said: string[] = []
+      const waits = { ...context, progress: (text: string) => void said.push(text) }
+      const other = provider({ block }, { installation: `${installation}-2` })
+      const second = other.create(two.create(create), waits)
+      await eventually('somebody waits', bootBudgetMs, () => Promise.resolve(said.length > 0 || undefined))
+      expect(said[0]).toBe("waiting for another operator's download of image chunked on host lab")
+      goOn.resolve(undefined)
+      await Promise.all([first, second])
+      expect(gets).toEqual(['/chunked'])
+      expect((await readFile(join(poolFolderOutside(pool), 'base-chunked.qcow2'))).equals(image)).toBe(true)
+      const base = await host.virsh(['vol-dumpxml', '--pool', pool, 'base-chunked.qcow2'])
+      const overlay = await host.virsh(['vol-dumpxml', '--pool', pool, `${one.instance}.qcow2`])
+      expect(base).toContain("<format type='qcow2'/>")
+      expect(overlay).toContain("<capacity unit='bytes'>1073741824</capacity>")
+      expect((await volumes()).filter((name) => name.includes('.claim.') || name.includes('.time.'))).toEqual([])
+      const named = await domains()
+      expect([one, two].filter(({ instance }) => named.includes(instance))).toEqual([one, two])
+    } finally {
+      answer = serveTiny
+      goOn.resolve(undefined)
+    }
+    await Promise.all([one, two].map((each) => provider().delete(each.remove(), context)))
   })
 
   describe('in a small pool', () => {

@@ -107,6 +107,8 @@ async function store(deps: FetchDeps, job: FetchJob, parts: Transfer): Promise<B
     const path = await api.volumePath(volume, { signal: guard.signal })
     const { digest, bytes: sizeBytes } = received
     const virtualBytes = received.virtualBytes ?? Number(await api.volumeCapacity(volume, { signal: guard.signal }))
+    // Beside a base that is somebody else's by now they would be in the way.
+    await job.checkClaim(guard)
     await writeFacts(deps, job, { sizeBytes, ...(received.virtualBytes !== undefined && { virtualBytes }) }, guard)
     await job.checkClaim(guard)
     await writeSmall(api, pool, markerName(job.volume), Buffer.from(digest, 'latin1'), guard)
