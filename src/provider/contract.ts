@@ -99,9 +99,24 @@ export interface Mark {
   readonly namespace?: string
   readonly name?: string
   readonly specHash?: string
+  /** Key of the image in the catalogue; absent for one that was named otherwise. */
+  readonly image?: string
   readonly imageDigest?: string
   /** When the instance was made, ISO 8601. */
   readonly createdAt?: string
+}
+
+/** What an instance left behind, as nobody but its own installation may take it away. */
+export interface Leftover {
+  readonly target: string
+  /** Of the instance that it was part of. */
+  readonly instanceName: string
+  /** Their names, for people. */
+  readonly volumes: readonly string[]
+  /** UID of the Proxy that it was made for. */
+  readonly uid: string
+  /** Milliseconds since the last of it was written, by the target's own times. */
+  readonly ageMs: number
 }
 
 /** Result of one target's health check. */
@@ -149,6 +164,10 @@ export interface Provider {
   list(context: CallContext): Promise<readonly ListedInstance[]>
   /** One result per target, in config order, checked concurrently; never throws for a target. */
   check(context: CallContext): Promise<readonly TargetHealth[]>
+  /** What has our name but no instance, on every target; an incomplete answer is an error, never a shorter list. */
+  leftovers(context: CallContext): Promise<readonly Leftover[]>
+  /** Judges it anew: fails with `transient` when it is in use or its Proxy exists. Idempotent. */
+  remove(leftover: Leftover, context: MutationContext): Promise<void>
   /** Optional: pushes changes until the returned function is called. */
   watch?(listener: InstanceListener): () => void
   /** Ends connections; calls in flight end with `transient`. */

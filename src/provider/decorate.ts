@@ -93,6 +93,20 @@ export function decorateProvider(provider: Provider, deps: DecoratorDeps): Provi
           ready: all.filter((target) => target.ready).length,
         }),
       ),
+    leftovers: (context) =>
+      run(
+        'leftovers',
+        {},
+        () => provider.leftovers(context),
+        (leftovers) => ({ leftovers: leftovers.length }),
+      ),
+    remove: (leftover, context) =>
+      run(
+        'remove',
+        { target: leftover.target, instance: leftover.instanceName },
+        () => provider.remove(leftover, context),
+        () => ({}),
+      ),
     close: () => provider.close(),
   }
   if (provider.watch === undefined) return decorated

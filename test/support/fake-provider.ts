@@ -10,6 +10,7 @@ import type {
   ListedInstance,
   MutationContext,
   ObservedStates,
+  Leftover,
   Provider,
   TargetHealth,
 } from '../../src/provider/contract.ts'
@@ -262,6 +263,26 @@ export class FakeProvider implements Provider {
         ...this.health.get(name),
       })),
     )
+  }
+
+  leftovers(_context: CallContext): Promise<readonly Leftover[]> {
+    const left = [...this.#world.volumes].filter((key) => {
+      const [target = '', name = ''] = key.split('/')
+      return !this.#world.instances.has(`hosts/${target}/domains/${name}`)
+    })
+    return Promise.resolve(
+      left.map((key) => {
+        const [target = '', instanceName = ''] = key.split('/')
+        return { target, instanceName, volumes: [instanceName], uid: '', ageMs: 0 }
+      }),
+    )
+  }
+
+  async remove(leftover: Leftover, _context: MutationContext): Promise<void> {
+    await this.#mutating(() => {
+      this.#world.volumes.delete(`${leftover.target}/${leftover.instanceName}`)
+      return Promise.resolve()
+    })
   }
 
   async close(): Promise<void> {

@@ -14,7 +14,12 @@ type Outcome =
 
 /** All hosts at once; never throws for one. */
 export async function checkHosts(engine: Engine, context: CallContext): Promise<readonly TargetHealth[]> {
-  return await Promise.all(engine.config.hosts.map((host) => checkHost(engine, host, context.signal)))
+  const checked = await Promise.all(engine.config.hosts.map((host) => checkHost(engine, host, context.signal)))
+  const [first, ...more] = checked
+  // A target of its own would make the provider not ready, which nobody could cure while the instances are there.
+  const stranded = [...engine.known.stranded].map(([host, count]) => `${host} (${count} instances)`)
+  if (first === undefined || stranded.length === 0) return checked
+  return [{ ...first, details: { ...first.details, removedHosts: stranded.join(', ') } }, ...more]
 }
 
 async function checkHost(engine: Engine, host: LibvirtHost, signal: AbortSignal): Promise<TargetHealth> {
@@ -65,7 +70,8 @@ async function ask(
   const version = versionWords(await api.libVersion({ signal }))
   details['libvirtVersion'] = version
   details['hostname'] = await api.hostname({ signal })
-  const info = await api.poolInfo(await api.findPool(host.pool, { signal }), { signal })
+  const pool = await api.findPool(host.pool, { signal })
+  const info = await api.poolInfo(pool, { signal })
   details['poolState'] = poolStateWord(info.state)
   const { capacity, available, unit } = engine.flavour.poolDetails
   details[capacity] = `${gib(info.capacityBytes)}${unit}`
@@ -79,6 +85,7 @@ async function ask(
         `virsh pool-start ${host.pool} and virsh pool-autostart ${host.pool}`,
     }
   }
+  Object.assign(details, await engine.imageStatus.details(host, api, pool, signal))
   if (host.nic.kind === 'network' && !(await api.isNetworkActive(host.nic.network, { signal }))) {
     const { network } = host.nic
     return {

@@ -42,11 +42,29 @@ export async function createInstance(engine: Engine, request: CreateRequest, con
     host,
     record: once(() => context.record({ target: host.name })),
   }
+  tellResolved(work)
   try {
     return await createOn(work)
   } catch (thrown) {
     throw classifyInCreate(thrown, { target: host.name, signal: context.signal })
   }
+}
+
+/** Of the user-data the size only. */
+function tellResolved(work: Work): void {
+  const { engine, request, placement, host } = work
+  const { image, machineType } = placement
+  engine.log.trace(`${engine.flavour.subject} create resolved`, {
+    ...aboutName(work),
+    pool: host.pool,
+    ...(host.nic.kind === 'bridge' ? { bridge: host.nic.bridge } : { network: host.nic.network }),
+    machineType: request.placement.machineType,
+    ...machineType,
+    diskGiB: engine.config.diskSizeGiB,
+    image: image.volume,
+    firmware: image.firmware,
+    cloudInitBytes: request.userData?.reveal().byteLength ?? 0,
+  })
 }
 
 /**
@@ -67,8 +85,14 @@ async function createOn(work: Work): Promise<string> {
       signal,
     )
     switch (step.kind) {
-      case 'made':
-        return formatProviderID({ host: host.name, domain: step.domain.name })
+      case 'made': {
+        const providerID = formatProviderID({ host: host.name, domain: step.domain.name })
+        engine.log.debug(`${engine.flavour.subject} domain ensured running`, {
+          ...about(work, step.domain),
+          id: providerID,
+        })
+        return providerID
+      }
       case 'absent':
         await fetchImage(work, wish)
         break
@@ -237,6 +261,7 @@ async function build(work: Work, api: HostApi, disks: Disks): Promise<Domain> {
   const mark: Mark = {
     ...owner,
     specHash: request.specHash,
+    ...(placement.image.source.kind === 'catalogue' ? { image: placement.image.label } : {}),
     imageDigest: disks.imageDigest,
     createdAt: new Date(engine.clock.now()).toISOString(),
   }
@@ -253,7 +278,9 @@ async function build(work: Work, api: HostApi, disks: Disks): Promise<Domain> {
     mark,
   })
   const domain = await api.defineDomain(xml, context)
-  log.debug('domain defined', { ...about(work, domain), uid: owner.uid, firmware: placement.image.firmware })
+  const defined = { ...about(work, domain), uid: owner.uid, firmware: placement.image.firmware }
+  if (log.enabled('trace')) log.trace('domain defined', { ...defined, xml })
+  else log.debug('domain defined', defined)
   await autostart(work, api, domain)
   await start(work, api, domain)
   return domain

@@ -1,7 +1,7 @@
 // Removes what is left of an instance on every target that was ever recorded for it, and nothing that is not its own.
 import type { DeleteRequest, DeleteResult, MutationContext } from '../contract.ts'
 import { ProviderError } from '../errors.ts'
-import { parseProviderID } from '../names.ts'
+import { formatProviderID, parseProviderID } from '../names.ts'
 import type { LibvirtHost } from './config.ts'
 import { domainUuid } from './domain-xml.ts'
 import { findHost, nameKey, sharedLine, type Engine } from './engine.ts'
@@ -25,8 +25,11 @@ export async function deleteInstance(
   for (const [target, names] of targetsOf(engine, request)) {
     const host = findHost(engine, target)
     for (const name of names) {
-      if (host === undefined) abandoned.push({ target, instanceName: name })
-      else work.push(deleteOn(engine, request, context, host, name))
+      if (host === undefined) {
+        engine.log.warn('host is not configured any more: what is left on it stays there', { host: target, name })
+        engine.known.unstrand(target, formatProviderID({ host: target, domain: name }))
+        abandoned.push({ target, instanceName: name })
+      } else work.push(deleteOn(engine, request, context, host, name))
     }
   }
   const results = await Promise.allSettled(work)

@@ -11,6 +11,7 @@ import type { LibvirtConfig, LibvirtHost } from './config.ts'
 import type { Flavour } from './flavour.ts'
 import type { HostApi } from './host-api.ts'
 import type { HostConnections } from './hosts.ts'
+import type { ImageStatus } from './image-status.ts'
 import type { Images } from './images.ts'
 import type { KnownInstances } from './known.ts'
 
@@ -30,6 +31,7 @@ export interface Engine {
   /** Keyed by host and domain: agent calls for one domain run one at a time on the host anyway, and in no fair order. */
   readonly agents: KeyedMutex
   readonly known: KnownInstances
+  readonly imageStatus: ImageStatus
   readonly addresses: AddressPolicy
   readonly budgets: Budgets
   readonly clock: Clock

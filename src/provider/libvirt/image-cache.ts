@@ -14,6 +14,8 @@ export interface BaseImage {
   readonly digest: string
   /** Size of the disk in it. */
   readonly virtualBytes: number
+  /** ISO 8601; absent for images of the earlier implementation. */
+  readonly fetchedAt?: string
 }
 
 /** What stands in the volume beside the marker; absent for images of the earlier implementation. */
@@ -30,7 +32,11 @@ export interface ImageFacts {
 }
 
 /** What is decided by. */
-const knownFactsSchema = z.object({ url: z.string(), virtualBytes: z.number().int().nonnegative().optional() })
+const knownFactsSchema = z.object({
+  url: z.string(),
+  virtualBytes: z.number().int().nonnegative().optional(),
+  fetchedAt: z.string().optional(),
+})
 type KnownFacts = z.output<typeof knownFactsSchema>
 
 export type CacheState =
@@ -99,7 +105,9 @@ export async function findWanted(
       api.volumePath(volume, { signal }),
       facts?.virtualBytes ?? api.volumeCapacity(volume, { signal }).then(Number),
     ])
-    return { state, found: { volume, path, format: choice.format, digest, virtualBytes } }
+    const fetchedAt = facts?.fetchedAt
+    const found = { volume, path, format: choice.format, digest, virtualBytes }
+    return { state, found: fetchedAt === undefined ? found : { ...found, fetchedAt } }
   }
   return { state }
 }

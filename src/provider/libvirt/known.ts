@@ -12,6 +12,7 @@ export interface KnownInstance {
 export class KnownInstances {
   readonly #byKey = new Map<string, KnownInstance>()
   readonly #addresses = new Map<string, string>()
+  readonly #stranded = new Map<string, Set<string>>()
 
   get(host: string, uuid: string): KnownInstance | undefined {
     return this.#byKey.get(key(host, uuid))
@@ -34,6 +35,23 @@ export class KnownInstances {
   /** Whether another instance, on whichever host, has that address. */
   isTaken(host: string, uuid: string, ip: string): boolean {
     return [...this.#addresses].some(([holder, address]) => address === ip && holder !== key(host, uuid))
+  }
+
+  /** An instance on a host that is not configured any more. */
+  strand(host: string, providerID: string): void {
+    this.#stranded.set(host, (this.#stranded.get(host) ?? new Set()).add(providerID))
+  }
+
+  /** How many of them were asked for, by host. */
+  get stranded(): ReadonlyMap<string, number> {
+    return new Map([...this.#stranded].map(([host, instances]) => [host, instances.size]))
+  }
+
+  /** It was let go of. */
+  unstrand(host: string, providerID: string): void {
+    const instances = this.#stranded.get(host)
+    instances?.delete(providerID)
+    if (instances?.size === 0) this.#stranded.delete(host)
   }
 
   forget(host: string, uuid: string): void {

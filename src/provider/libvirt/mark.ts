@@ -11,7 +11,7 @@ export type MarkReading =
   /** There is one and it cannot be understood: reported, never collected. */
   | { readonly kind: 'unreadable' }
 
-const fields = ['uid', 'installation', 'namespace', 'name', 'specHash', 'imageDigest', 'createdAt'] as const
+const fields = ['uid', 'installation', 'namespace', 'name', 'specHash', 'image', 'imageDigest', 'createdAt'] as const
 
 /** The element as part of a domain document. */
 export function markTree(namespace: string, mark: Mark): XmlTree {

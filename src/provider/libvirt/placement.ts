@@ -92,7 +92,7 @@ function resolveImage(
   }
   const entry = images.get(image)
   if (entry !== undefined) {
-    return choice(image, image, { kind: 'catalogue', field: `${block}.images.${image}` }, entry)
+    return catalogueImage(block, image, entry)
   }
   const url = httpUrl(image)
   if (url !== undefined) {
@@ -103,6 +103,11 @@ function resolveImage(
     'ImageUnknown',
     `placement.image ${quote(image)} is neither a key in ${block}.images nor an http(s) URL; the keys are ${names}`,
   )
+}
+
+/** An image of the catalogue, as a placement that names its key gets it. */
+export function catalogueImage(block: string, key: string, entry: LibvirtImage): ImageChoice {
+  return choice(key, key, { kind: 'catalogue', field: `${block}.images.${key}` }, entry)
 }
 
 function choice(key: string, label: string, source: ImageChoice['source'], entry: LibvirtImage): ImageChoice {

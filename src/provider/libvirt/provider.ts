@@ -1,12 +1,14 @@
 // Puts a provider of type kvm or kvm2 together from its entry in the config; each operation has a file of its own.
 import type { Random } from '../../lib/backoff.ts'
 import type { Clock } from '../../lib/clock.ts'
+import { errorMessage } from '../../lib/errors.ts'
 import { KeyedMutex } from '../../lib/keyed-mutex.ts'
 import { Semaphore } from '../../lib/semaphore.ts'
 import type { Logger } from '../../observe/logger.ts'
 import type { Metrics } from '../../observe/metrics.ts'
 import type { TcpConnect } from '../../wire/ssh/tcp.ts'
 import type { Provider } from '../contract.ts'
+import { ProviderError } from '../errors.ts'
 import { strictAddresses, type AddressPolicy } from './addresses.ts'
 import { defaultBudgets, type Budgets } from './budgets.ts'
 import { checkHosts } from './check.ts'
@@ -19,8 +21,10 @@ import { flavours, kvm2Flavour, kvmFlavour, type Flavour } from './flavour.ts'
 import { HostConnections, type DialHost } from './hosts.ts'
 import { createImageServer, type ImageServer } from './image-http.ts'
 import type { ImageSharing } from './image-sharing.ts'
+import { ImageStatus } from './image-status.ts'
 import { Images } from './images.ts'
 import { KnownInstances } from './known.ts'
+import { findLeftovers, removeLeftover } from './leftovers.ts'
 import { getInstance, listInstances, observeHost } from './read.ts'
 import { InstanceWatch } from './watch.ts'
 
@@ -108,22 +112,35 @@ function createLibvirtProvider(
     names: new KeyedMutex(),
     agents: new KeyedMutex(),
     known,
+    imageStatus: new ImageStatus(config, clock),
     addresses: deps.addressPolicy ?? strictAddresses,
     budgets,
     clock,
     random,
     log,
   }
+  /** With what the host said, before it became one of our errors. */
+  const told = async <T>(op: string, work: () => Promise<T>): Promise<T> => {
+    try {
+      return await work()
+    } catch (thrown) {
+      const raw = thrown instanceof ProviderError ? (thrown.cause ?? thrown) : thrown
+      log.debug(`${flavour.subject} backend call failed`, { op, error: errorMessage(raw) })
+      throw thrown
+    }
+  }
   return {
     name: entry.name,
     type: flavour.name,
     targets: config.hosts.map((host) => host.name),
-    create: (request, context) => createInstance(engine, request, context),
-    get: (providerID, context) => getInstance(engine, providerID, context),
-    delete: (request, context) => deleteInstance(engine, request, context),
-    observe: (target, context) => observeHost(engine, target, context),
-    list: (context) => listInstances(engine, context),
+    create: (request, context) => told('create', () => createInstance(engine, request, context)),
+    get: (providerID, context) => told('get', () => getInstance(engine, providerID, context)),
+    delete: (request, context) => told('delete', () => deleteInstance(engine, request, context)),
+    observe: (target, context) => told('observe', () => observeHost(engine, target, context)),
+    list: (context) => told('list', () => listInstances(engine, context)),
     check: (context) => checkHosts(engine, context),
+    leftovers: (context) => told('leftovers', () => findLeftovers(engine, context)),
+    remove: (leftover, context) => told('remove', () => removeLeftover(engine, leftover, context)),
     watch: (listener) => watch.watch(listener),
     async close() {
       watch.close()

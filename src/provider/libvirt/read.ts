@@ -4,7 +4,7 @@ import { ProviderError } from '../errors.ts'
 import { formatProviderID, parseProviderID } from '../names.ts'
 import type { LibvirtHost } from './config.ts'
 import { parseDomainXml } from './domain-xml.ts'
-import { requireHost, sharedLine, type Engine } from './engine.ts'
+import { findHost, requireHost, sharedLine, type Engine } from './engine.ts'
 import { classify } from './errors.ts'
 import { findAddress } from './find-address.ts'
 import type { Domain, HostApi } from './host-api.ts'
@@ -21,6 +21,7 @@ export async function getInstance(engine: Engine, providerID: string, context: C
       },
     )
   }
+  if (findHost(engine, location.host) === undefined) engine.known.strand(location.host, providerID)
   const host = requireHost(engine, location.host)
   try {
     return await read(engine, host, location.domain, providerID, context.signal)
@@ -39,6 +40,7 @@ async function read(
   const api = await sharedLine(engine, host, signal)
   const found = await findInstance(engine, api, name, signal)
   if (found === undefined) {
+    engine.log.debug(`${engine.flavour.subject} domain not found`, { host: host.name, name })
     throw ProviderError.notFound(`host ${host.name}: there is no domain ${name}`, {
       code: 'DomainNotFound',
       target: host.name,
@@ -65,11 +67,13 @@ async function read(
     ip,
     uid: mark.uid,
   })
+  const outdated = engine.imageStatus.outdated(host, mark)
   return {
     state,
     ...(ip === undefined ? {} : { ip }),
     ...(mark.uid === undefined ? {} : { uid: mark.uid }),
     ...(mark.specHash === undefined ? {} : { specHash: mark.specHash }),
+    ...(outdated === undefined ? {} : { outdated }),
     ...(found.markedAs === engine.flavour ? {} : { unadopted: true }),
   }
 }
@@ -141,15 +145,15 @@ async function listHost(engine: Engine, host: LibvirtHost, signal: AbortSignal):
         })
         return []
       }
-      return [
-        {
-          providerID: formatProviderID({ host: host.name, domain: domain.name }),
-          instanceName: domain.name,
-          target: host.name,
-          state: instanceState(status),
-          ...(found.reading.kind === 'marked' ? { mark: found.reading.mark } : {}),
-        },
-      ]
+      const instance = {
+        providerID: formatProviderID({ host: host.name, domain: domain.name }),
+        instanceName: domain.name,
+        target: host.name,
+        state: instanceState(status),
+        ...(found.reading.kind === 'marked' ? { mark: found.reading.mark } : {}),
+      }
+      engine.log.trace(`${engine.flavour.subject} listed instance`, { host: host.name, name: domain.name, ...instance })
+      return [instance]
     }),
   )
   return listed.flat()

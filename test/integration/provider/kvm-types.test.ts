@@ -150,6 +150,7 @@ describe('the health check of kvm', () => {
       poolState: 'running',
       poolCapacity: '100.0 GiB',
       poolAvailable: expect.stringMatching(/^\d+\.\d GiB$/) as string,
+      'image.tiny': expect.stringMatching(/^sha256 [0-9a-f]{12} fetched /) as string,
     })
   })
 

@@ -128,6 +128,7 @@ describe('a host that will not have us', () => {
       poolState: 'running',
       poolCapacityGiB: '100.0',
       poolAvailableGiB: '100.0',
+      'image.tiny': expect.stringMatching(/^not cached yet; from http/) as string,
     })
     await eventually('the connection ended', budgetMs, () =>
       Promise.resolve(world.stub.connections() === 0 ? true : undefined),

@@ -64,6 +64,8 @@ function decorated(get: Provider['get']) {
     observe: () => Promise.resolve(new Map()),
     list: () => Promise.resolve([]),
     check: () => Promise.resolve([]),
+    leftovers: () => Promise.resolve([]),
+    remove: () => Promise.resolve(),
     close: () => Promise.resolve(),
   }
   return { lines, metrics, provider: decorateProvider(provider, { clock: systemClock, log, metrics }) }

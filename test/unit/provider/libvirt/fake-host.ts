@@ -188,7 +188,16 @@ export class FakeHost {
           const uuid = root?.child('uuid')?.text ?? ''
           const name = root?.child('name')?.text ?? ''
           const instance = root?.child('metadata')?.child('instance')
-          const fields = ['uid', 'installation', 'namespace', 'name', 'specHash', 'imageDigest', 'createdAt'] as const
+          const fields = [
+            'uid',
+            'installation',
+            'namespace',
+            'name',
+            'specHash',
+            'image',
+            'imageDigest',
+            'createdAt',
+          ] as const
           const mark = Object.fromEntries(fields.map((field) => [field, instance?.child(field)?.text]))
           if ([...this.domains.values()].some((domain) => domain.name === name && domain.uuid !== uuid))
             fail('DOMAIN_DEFINE_XML', 9, `domain '${name}' already exists`)
