@@ -69,6 +69,19 @@ describe('a cached image', () => {
     expect(server.asked).toEqual([])
   })
 
+  it('that is known is looked at again: another operator may have put another one in its place', async () => {
+    const host = new FakeHost()
+    const provider = operator(host, { block: pinned(imageDigest) })
+    await provider.create(createRequest(), context())
+    host.domains.clear()
+    for (const volume of [...host.volumes.keys()]) if (volume.startsWith(name)) host.volumes.delete(volume)
+    host.addVolume(base, Buffer.from('other'))
+    host.addVolume(`${base}.sha256`, Buffer.from('b'.repeat(64)))
+    await provider.create(createRequest(), context())
+    expect(host.volumes.get(base)?.content.equals(imageBytes)).toBe(true)
+    expect(host.markOf([...host.domains.keys()][0] ?? '')).toMatchObject({ mark: { imageDigest } })
+  })
+
   it('has facts without the credentials of its URL', async () => {
     const host = new FakeHost()
     const image = 'https://user:secret@images.example/d.qcow2'
@@ -107,6 +120,13 @@ describe('a fetch', () => {
       'ImageLengthUnknown',
       /neither a Content-Length nor chunks.*; point kvm2\.images\.debian\.url at another server, or set kvm2\.images\.debian\.sha256/,
     ],
+    [{ encoding: 'gzip' }, 'permanent', 'ImageEncoded', /Content-Encoding gzip although none was asked for/],
+    [
+      { isDowngraded: true },
+      'permanent',
+      'ImageRedirectUnsafe',
+      /redirects from https to http.*stays with https, or set kvm2\.images\.debian\.sha256/,
+    ],
     [{ length: 0 }, 'permanent', 'ImageEmpty', /Content-Length 0; correct kvm2\.images\.debian\.url/],
     [{ body: imageBytes.subarray(0, 2500) }, 'transient', 'ImageDownloadFailed', /ended after 2500 of 3000 bytes/],
     [{ body: Buffer.alloc(4000) }, 'transient', 'ImageDownloadFailed', /more than the 3000 bytes/],
@@ -114,6 +134,23 @@ describe('a fetch', () => {
     const error = await run(imageServer(answer))
     expect(error).toMatchObject({ kind, code, origin: kind === 'permanent' ? 'environment' : undefined })
     expect(String(error)).toMatch(words)
+  })
+
+  it('over a redirect from https to http is taken when its digest is known', async () => {
+    const host = new FakeHost()
+    const deps = { block: pinned(imageDigest), imageServer: imageServer({ isDowngraded: true }) }
+    await operator(host, deps).create(createRequest(), context())
+    expect(host.volumes.get(base)?.content.equals(imageBytes)).toBe(true)
+  })
+
+  it('clears away what questions for the time have left', async () => {
+    const host = new FakeHost()
+    host.addVolume(`${base}.time.1a2b`, Buffer.alloc(0))
+    host.addVolume('base-other.qcow2.time.1a2b', Buffer.alloc(0))
+    await operator(host).create(createRequest(), context())
+    expect([...host.volumes.keys()].filter((volume) => volume.includes('.time.'))).toEqual([
+      'base-other.qcow2.time.1a2b',
+    ])
   })
 
   it('of the wrong bytes names both digests and the field', async () => {

@@ -1,6 +1,7 @@
 // Two operators of two installations on one host, which know of each other only by what stands in its pool: images between them.
 import { setImmediate as turn } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
+import { systemClock } from '../../../../src/lib/clock.ts'
 import { instanceName } from '../../../../src/provider/names.ts'
 import { eventually } from '../../../support/eventually.ts'
 import { FakeHost } from './fake-host.ts'
@@ -95,6 +96,65 @@ describe('another operator that wants an image which is being downloaded', () =>
     expect(host.volumes.has(`${base}.sha256`)).toBe(false)
     expect(host.volumes.has(base)).toBe(true)
     expect(host.volumes.has(`${base}.claim.2`)).toBe(true)
+  })
+
+  it('has one that lost it at the very end write no marker either', async () => {
+    const host = new FakeHost()
+    const session = host.session()
+    const api = {
+      ...session.api,
+      writeVolume: async (...call: Parameters<typeof session.api.writeVolume>) => {
+        await session.api.writeVolume(...call)
+        if (call[0].name.endsWith('.info')) host.addVolume(`${base}.claim.2`, Buffer.alloc(0))
+      },
+    }
+    const one = operator(host, { installation: 'one', dial: () => Promise.resolve({ ...session, api }) })
+    await expect(one.create(requestOf('a'), context())).rejects.toMatchObject({ code: 'ClaimLost' })
+    expect(host.volumes.has(`${base}.sha256`)).toBe(false)
+  })
+
+  it('holds no place while it waits for an image that it knows, whether somebody is at it or it is gone', async () => {
+    const host = new FakeHost()
+    const server = haltingServer()
+    const warm = operator(host, { installation: 'two', maxConcurrentCreates: 1, imageServer: imageServer() })
+    await warm.create(requestOf('warm'), context())
+    const signature = { installation: 'one', token: 'x', purpose: 'create' }
+    host.addVolume(`${base}.claim.1`, Buffer.from(JSON.stringify(signature)))
+    const waiter = context()
+    const waiting = warm.create(requestOf('a'), waiter)
+    await until('it waits', () => waiter.said.length > 0)
+    await warm.create(requestOf('b', 'https://other.example/i.qcow2'), context())
+    host.volumes.delete(`${base}.claim.1`)
+    await waiting
+
+    const cold = operator(host, { installation: 'two', maxConcurrentCreates: 1, imageServer: server })
+    await cold.create(requestOf('c'), context())
+    host.volumes.delete(`${base}.sha256`)
+    const fetching = cold.create(requestOf('d'), context())
+    await server.halted
+    await cold.create(requestOf('e', 'https://other.example/i.qcow2'), context())
+    server.goOn()
+    await fetching
+    expect(server.asked).toEqual(['HEAD', 'GET'])
+  })
+
+  it('makes no overlay after it stood still for so long that others may be at the base', async () => {
+    const host = new FakeHost()
+    await operator(host, { installation: 'one' }).create(requestOf('warm'), context())
+    let stoodStillMs = 0
+    const clock = { ...systemClock, monotonic: () => systemClock.monotonic() + stoodStillMs }
+    const session = host.session()
+    const api = {
+      ...session.api,
+      writeVolume: async (...call: Parameters<typeof session.api.writeVolume>) => {
+        await session.api.writeVolume(...call)
+        if (call[0].name.endsWith('-seed.iso')) stoodStillMs = late
+      },
+    }
+    const one = operator(host, { installation: 'one', clock, dial: () => Promise.resolve({ ...session, api }) })
+    await expect(one.create(requestOf('a'), context())).rejects.toMatchObject({ code: 'ClaimLost' })
+    expect(host.volumes.has(`${requestOf('a').instanceName}.qcow2`)).toBe(false)
+    await operator(host, { installation: 'one' }).create(requestOf('a'), context())
   })
 
   it('is not let in while a create makes its overlay, and takes its turn afterwards', async () => {
