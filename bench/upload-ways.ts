@@ -26,6 +26,8 @@ export interface UploadFiles {
 }
 
 const timeoutMs = 600_000
+/** virsh reads as much at once. */
+const chunkBytes = 256 * 1024
 
 /** The operator's own way first. virsh has its usual helper started on the host, which knows the daemon's usual socket. */
 export async function uploadWays(host: LibvirtHost, sshd: BenchSshd, files: UploadFiles): Promise<UploadWay[]> {
@@ -63,7 +65,7 @@ async function ownUpload(host: LibvirtHost, sshd: BenchSshd, file: string, volum
   const { pool } = await libvirt.call('STORAGE_POOL_LOOKUP_BY_NAME', { name: host.pool }, { timeoutMs })
   const { vol } = await libvirt.call('STORAGE_VOL_LOOKUP_BY_NAME', { pool, name: volume }, { timeoutMs })
   const { size } = await stat(file)
-  await libvirt.upload(vol, createReadStream(file), { length: BigInt(size), timeoutMs })
+  await libvirt.upload(vol, createReadStream(file, { highWaterMark: chunkBytes }), { length: BigInt(size), timeoutMs })
   await libvirt.close()
   await ssh.close()
 }

@@ -106,7 +106,7 @@ export class LibvirtConnection {
     this.#host = {
       clock,
       exchanges: this.#exchanges,
-      write: (bytes) => transport.write(bytes),
+      write: (...pieces) => transport.write(...pieces),
       drained: () => transport.drained(),
       hold: () => transport.hold(),
       release: () => transport.release(),

@@ -28,8 +28,8 @@ export interface Exchange {
 export interface ExchangeHost {
   readonly clock: Clock
   readonly exchanges: ExchangeTable
-  /** False: wait for `drained` before more bulk data. */
-  write(bytes: Uint8Array): boolean
+  /** Writes the pieces as one. False: wait for `drained` before more bulk data. */
+  write(...pieces: readonly Uint8Array[]): boolean
   drained(): Promise<void>
   /** Stops and resumes reading from the socket, for a reader that cannot keep up. */
   hold(): void

@@ -71,9 +71,9 @@ export class StreamExchange implements Exchange {
     await this.#opened.promise
   }
 
-  /** Writes one data packet of {@link encodeFrame}'s making. False: wait for the host's `drained`. */
-  send(packet: Uint8Array): boolean {
-    return this.#state.kind === 'open' ? this.#host.write(packet) : true
+  /** Writes one data packet, given in pieces. False: wait for the host's `drained`. */
+  send(packet: readonly Uint8Array[]): boolean {
+    return this.#state.kind === 'open' ? this.#host.write(...packet) : true
   }
 
   /** Serial for the headers of data packets. */

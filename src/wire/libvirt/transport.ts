@@ -44,9 +44,15 @@ export class FrameTransport {
     return this.#holds > 0
   }
 
-  /** Hands bytes over for writing. False: wait for {@link drained} before writing more bulk data. */
-  write(bytes: Uint8Array): boolean {
-    return this.#live ? this.#stream.write(bytes) : true
+  /** Hands pieces over, to be written as one. False: wait for {@link drained} before writing more bulk data. */
+  write(...pieces: readonly Uint8Array[]): boolean {
+    if (!this.#live) return true
+    const stream = this.#stream
+    let goOn = true
+    stream.cork()
+    for (const piece of pieces) goOn = stream.write(piece)
+    stream.uncork()
+    return goOn
   }
 
   /** Resolves once everything written has left, rejects with the reason of {@link destroy}. */

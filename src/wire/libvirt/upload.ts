@@ -28,6 +28,7 @@ export interface UploadOptions extends TransferOptions {
  * Resolves when the daemon confirmed that all of it is written. Throws the daemon's `LibvirtError`, a
  * {@link LibvirtStreamError}, the source's own error or the signal's reason, each with the connection alive and the
  * source released; or a `LibvirtConnectionError`.
+ * @param source its chunks may be read until the upload has ended: it must not write to one again
  */
 export async function upload(
   host: ExchangeHost,
@@ -64,7 +65,7 @@ async function sendAll(
   const stallMs = options.stallTimeoutMs ?? sourceStallTimeoutMs
   const stalled = () =>
     new LibvirtStreamError('SOURCE_STALLED', `the source gave nothing for ${stallMs} ms after ${packer.bytes} bytes`)
-  const send = async (packet: Buffer) => {
+  const send = async (packet: readonly Uint8Array[]) => {
     const goOn = stream.send(packet)
     options.onProgress?.(packer.bytes - packer.pendingBytes)
     if (!goOn) await stop.race(host.drained())
@@ -102,10 +103,18 @@ async function releaseSource(iterator: AsyncIterator<Uint8Array>): Promise<void>
   }
 }
 
-/** Fills packets of the protocol's usual size, headers included. Never makes an empty one: it would break the upload. */
+/** Pieces of one packet, at most. A source of crumbs gets shorter packets rather than ones in thousands of pieces. */
+const maxPieces = 256
+
+/**
+ * Cuts the source's chunks into packets of the protocol's usual size. Never makes an empty one: it would break the upload.
+ *
+ * A packet is its header and views of the chunks, not a copy: to allocate as much memory again as is sent has the garbage
+ * collector run all the time.
+ */
 class Packer {
   readonly #stream: StreamExchange
-  #packet: Buffer | undefined
+  #pieces: Uint8Array[] = []
   #filled = 0
   #bytes = 0
 
@@ -124,30 +133,27 @@ class Packer {
   }
 
   /** Packets that `chunk` completes. */
-  *add(chunk: Uint8Array): Generator<Buffer> {
-    let rest = chunk
-    while (rest.byteLength > 0) {
-      this.#packet ??= Buffer.allocUnsafe(frameHeaderBytes + streamPacketBytes)
+  *add(chunk: Uint8Array): Generator<readonly Uint8Array[]> {
+    for (let rest = chunk; rest.byteLength > 0;) {
       const taken = rest.subarray(0, streamPacketBytes - this.#filled)
-      this.#packet.set(taken, frameHeaderBytes + this.#filled)
+      this.#pieces.push(taken)
       this.#filled += taken.byteLength
       this.#bytes += taken.byteLength
       rest = rest.subarray(taken.byteLength)
-      if (this.#filled === streamPacketBytes) {
-        const packet = this.flush()
-        if (packet !== undefined) yield packet
-      }
+      if (this.#filled < streamPacketBytes && this.#pieces.length < maxPieces) continue
+      const packet = this.flush()
+      if (packet !== undefined) yield packet
     }
   }
 
   /** The packet under way, or undefined when there is none. */
-  flush(): Buffer | undefined {
-    const packet = this.#packet
-    const filled = this.#filled
-    if (packet === undefined || filled === 0) return undefined
-    this.#packet = undefined
+  flush(): readonly Uint8Array[] | undefined {
+    if (this.#filled === 0) return undefined
+    const header = Buffer.allocUnsafe(frameHeaderBytes)
+    writeFrameHeader(header, streamHeader('STORAGE_VOL_UPLOAD', this.#stream.serial, 'CONTINUE'), this.#filled)
+    const packet = [header, ...this.#pieces]
+    this.#pieces = []
     this.#filled = 0
-    writeFrameHeader(packet, streamHeader('STORAGE_VOL_UPLOAD', this.#stream.serial, 'CONTINUE'), filled)
-    return packet.subarray(0, frameHeaderBytes + filled)
+    return packet
   }
 }

@@ -119,6 +119,18 @@ describe('an upload that goes well', () => {
     await expectGoodAsNew()
   })
 
+  it('of crumbs is sent in shorter packets, none of them empty', async () => {
+    const content = pattern(1000)
+    const result = connection.upload(vol, new TestSource(pieces(content, 1)), { ...budget, length: 1000n })
+    await peer.received(isStream('OK'))
+    peer.stream(await call(), 'OK')
+    expect(await result).toEqual({ bytes: 1000 })
+    const data = peer.frames.filter(isStream('CONTINUE')).map(({ payload }) => payload)
+    expect(data.map(({ length }) => length)).toEqual([256, 256, 256, 232])
+    expect(Buffer.concat(data).equals(content)).toBe(true)
+    await expectGoodAsNew()
+  })
+
   it('lets calls and another upload pass, and holds its place to the end', async () => {
     const content = pattern(streamPacketBytes * 3)
     const options = { ...budget, length: BigInt(content.length) }
