@@ -10,11 +10,15 @@ import { systemClock } from '../../../src/lib/clock.ts'
 import { loadCredentials } from '../../../src/wire/ssh/credentials.ts'
 import { dialSsh } from '../../../src/wire/ssh/dial.ts'
 import { SshError } from '../../../src/wire/ssh/errors.ts'
+import { canRun, type Availability } from '../../support/e2e/availability.ts'
 import { blemishes } from '../../support/ssh/keys.ts'
 import { hasSshd, startSshd, type Sshd } from '../../support/ssh/sshd.ts'
 
 const run = promisify(execFile)
-const installed = await hasSshd()
+const openssh: Availability = (await hasSshd())
+  ? { kind: 'yes' }
+  : { kind: 'no', reason: '/usr/sbin/sshd is not installed (package openssh-server)' }
+const installed = canRun('SSH keys against OpenSSH', [openssh])
 const passphrase = 'horse staple'
 
 /** How to make each key; `FILE` is where it goes. */
@@ -52,7 +56,7 @@ const encryptedForms: readonly (readonly [string, readonly string[]])[] = [
   ],
 ]
 
-describe.skipIf(!installed)('keys (left out where /usr/sbin/sshd is not installed)', () => {
+describe.skipIf(!installed)('keys', () => {
   let folder: string
   let sshd: Sshd
   let made = 0

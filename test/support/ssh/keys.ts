@@ -1,7 +1,7 @@
 // Key pairs and known_hosts lines for tests and stubs, made on the spot; none is ever stored.
 import ssh2 from 'ssh2'
 
-export type TestKeyKind = 'ed25519' | 'rsa' | 'ecdsa'
+export type TestKeyKind = 'ed25519' | 'rsa' | 'ecdsa' | 'ecdsa521'
 
 export interface TestKeyPair {
   /** OpenSSH private key text. */
@@ -34,6 +34,8 @@ function generate(kind: TestKeyKind) {
       return ssh2.utils.generateKeyPairSync('rsa', { bits: 2048 })
     case 'ecdsa':
       return ssh2.utils.generateKeyPairSync('ecdsa', { bits: 256 })
+    case 'ecdsa521':
+      return ssh2.utils.generateKeyPairSync('ecdsa', { bits: 521 })
   }
 }
 
