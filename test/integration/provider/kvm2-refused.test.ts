@@ -3,6 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { ErrorCode } from '../../../src/wire/libvirt/errors.ts'
 import { eventually } from '../../support/eventually.ts'
 import { generateTestKey, knownHostsLine } from '../../support/ssh/keys.ts'
 import {
@@ -87,6 +88,21 @@ describe('a host that will not have us', () => {
     const away = await both({ hosts: [host] })
     expect(away.health).toMatchObject({ ready: false, reason: 'Unreachable', address: '127.0.0.1:1' })
     expect(away.error).toMatchObject({ kind: 'transient', code: 'Unreachable' })
+  })
+
+  it.each<[string, number, string]>([
+    ['the login', ErrorCode.AUTH_FAILED, 'authentication failed: access denied by policy'],
+    ['the user', ErrorCode.ACCESS_DENIED, 'access denied'],
+    ['changes', ErrorCode.OPERATION_DENIED, 'operation forbidden: read only access prevents it'],
+  ])('because libvirt refuses %s', async (_what, code, message) => {
+    const nothing = { str1: null, str2: null, str3: null, dom: null, net: null }
+    world.stub.knobs.failNext('CONNECT_OPEN', { code, domain: 0, level: 2, message, int1: -1, int2: -1, ...nothing }, 3)
+    const { health, error } = await both({})
+    expect(health).toMatchObject({ ready: false, reason: 'Forbidden' })
+    expect(health?.message).toContain(message)
+    expect(error).toMatchObject({ kind: 'permanent', origin: 'environment', code: 'Forbidden' })
+    expect((await world.provider({}, {}, 'kvm').check(context()))[0]).toMatchObject({ reason: 'LibvirtConnectFailed' })
+    expect((await world.provider().check(context()))[0]).toMatchObject({ ready: true })
   })
 
   it('because its pool is missing or stopped', async () => {
