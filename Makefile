@@ -32,8 +32,8 @@ demo-libvirt: $(INSTALLED) ## The same with a real API server, a real libvirtd a
 	@node hack/demo-libvirt.ts
 
 .PHONY: stub-libvirt
-stub-libvirt: $(INSTALLED) ## Run the stub of a libvirt host and print how to reach it
-	@node hack/stub-libvirt.ts
+stub-libvirt: $(INSTALLED) ## Run the stub of a libvirt host and print how to reach it (UNIX=path: by virsh, too)
+	@node hack/stub-libvirt.ts $(if $(UNIX),--unix '$(UNIX)')
 
 ##@ Check
 
@@ -93,3 +93,7 @@ test-e2e-libvirt: $(INSTALLED) ## Real API server, libvirtd and VMs (root, Debia
 .PHONY: bench-libvirt
 bench-libvirt: $(INSTALLED) ## Time from apply to Ready and memory, on a real API server, libvirtd and VM
 	@node bench/libvirt.ts
+
+.PHONY: bench-upload
+bench-upload: $(INSTALLED) ## An upload beside virsh and a bare ssh pipe, on a real libvirtd (RUNS, SIZE_MIB, CIPHER)
+	@node bench/upload.ts

@@ -1,7 +1,7 @@
 // A libvirt host to test and demonstrate with: a real SSH server, real RPC framing, VMs that are real forward proxies.
 import { once } from 'node:events'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { createServer } from 'node:net'
+import { connect, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { duplexPair, type Duplex } from 'node:stream'
@@ -206,6 +206,7 @@ class StubServer {
       socket.on('error', () => socket.destroy())
       this.#serve(socket)
     })
+    await removeStaleSocket(path)
     server.listen(path)
     await once(server, 'listening')
     return async () => {
@@ -223,4 +224,15 @@ class StubServer {
     await closeUnix()
     await this.#host.close()
   }
+}
+
+/** A process that was killed leaves its socket; one that somebody listens on stays, and the listen fails. */
+async function removeStaleSocket(path: string): Promise<void> {
+  const probe = connect(path)
+  const outcome = await new Promise<string | undefined>((resolve) => {
+    probe.once('connect', () => resolve(undefined))
+    probe.once('error', (error: NodeJS.ErrnoException) => resolve(error.code))
+  })
+  probe.destroy()
+  if (outcome === 'ECONNREFUSED') await rm(path)
 }
