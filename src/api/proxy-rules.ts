@@ -89,6 +89,18 @@ const modeRules: readonly ProxyRule[] = [
   notForExternal('cloudInit'),
   notForExternal('cloudInitFrom'),
   forbidden(
+    'healthCheck.replaceAfter',
+    `self.mode != 'External' || !has(self.healthCheck.replaceAfter)`,
+    (spec) => spec.mode !== 'External' || spec.healthCheck.replaceAfter === undefined,
+    'healthCheck.replaceAfter is only for mode Managed: an External proxy has no instance to replace',
+  ),
+  forbidden(
+    'deletionPolicy',
+    `self.mode != 'External' || self.deletionPolicy != 'Retain'`,
+    (spec) => spec.mode !== 'External' || spec.deletionPolicy !== 'Retain',
+    'deletionPolicy Retain is only for mode Managed: an External proxy has no instance to retain',
+  ),
+  forbidden(
     'cloudInitFrom',
     `!(has(self.cloudInit) && has(self.cloudInitFrom))`,
     (spec) => spec.cloudInit === undefined || spec.cloudInitFrom === undefined,
@@ -106,15 +118,11 @@ const changeRules: readonly ProxyRule[] = [
 
 /** What this version does not do yet. Whoever builds a feature deletes its line. */
 const notSupportedYet: readonly ProxyRule[] = [
-  notYet('mode', `self.mode != 'External'`, (spec) => spec.mode !== 'External', 'External'),
-  notYet('suspend', `!self.suspend`, (spec) => !spec.suspend, 'true'),
   notYet('deletionPolicy', `self.deletionPolicy != 'Retain'`, (spec) => spec.deletionPolicy !== 'Retain', 'Retain'),
-  notYet('healthCheck.replaceAfter', `!has(self.healthCheck.replaceAfter)`, (spec) => !spec.healthCheck.replaceAfter),
 ]
 
-function notYet(field: string, cel: string, holds: (spec: ProxySpec) => boolean, value?: string): ProxyRule {
-  const what = value === undefined ? field : `${field} ${value}`
-  return forbidden(field, cel, holds, `${what} is not supported yet by this version: leave it out`)
+function notYet(field: string, cel: string, holds: (spec: ProxySpec) => boolean, value: string): ProxyRule {
+  return forbidden(field, cel, holds, `${field} ${value} is not supported yet by this version: leave it out`)
 }
 
 /** All rules, in the order in which the CRD lists them. */

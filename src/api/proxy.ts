@@ -182,6 +182,12 @@ export const latchSchema = z.object({
     .describe('Whether it came back after a healthy target had ended it: the next attempt then waits 10 minutes.'),
 })
 
+/** An unhealthy instance that is being replaced: until the next one works. */
+export const replacementSchema = z.object({
+  since: timestamp().describe('When it was begun.'),
+  deleted: z.boolean().describe('Whether the unhealthy instance is gone.'),
+})
+
 export const proxyStatusSchema = z.object({
   phase: z.enum(phases).exactOptional().describe('Where the Proxy stands.'),
   providerID: z.string().max(1024).exactOptional().describe('What the provider calls the instance.'),
@@ -192,6 +198,7 @@ export const proxyStatusSchema = z.object({
   specHash: z.string().max(256).exactOptional().describe('Hash of what the instance was made from.'),
   observedGeneration: z.int().min(0).exactOptional().describe('The metadata.generation last acted on.'),
   intents: z.array(intentSchema).max(64).exactOptional().describe('What was about to be made, and where.'),
+  replacement: replacementSchema.exactOptional().describe('The replacement of an unhealthy instance.'),
   latch: latchSchema.exactOptional().describe('Why the Proxy is Failed, and when that ends.'),
   conditions: conditionsSchema.exactOptional().describe('Provisioned, Healthy, Ready, Outdated.'),
 })
@@ -224,6 +231,9 @@ export type ManagedSpec = ProxySpec & {
   placement: Placement & { machineType: string; image: string }
 }
 
+/** A spec of mode External that the API server accepted. */
+export type ExternalSpec = ProxySpec & { mode: 'External'; host: string }
+
 /** Condition types of a Proxy. */
 export const proxyConditions = {
   provisioned: 'Provisioned',
@@ -240,4 +250,9 @@ export function isManaged(spec: ProxySpec): spec is ManagedSpec {
     spec.placement?.machineType !== undefined &&
     spec.placement.image !== undefined
   )
+}
+
+/** True for mode External with the host that it requires. */
+export function isExternal(spec: ProxySpec): spec is ExternalSpec {
+  return spec.mode === 'External' && spec.host !== undefined
 }

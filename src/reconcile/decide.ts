@@ -1,14 +1,17 @@
 // What to do next about one Proxy: a pure function from the world as it is seen to one action; it does nothing itself.
 import { proxyFinalizer } from '../api/group.ts'
-import { isManaged, type ProxyLatch, type ProxyStatus } from '../api/proxy.ts'
+import { isExternal, isManaged, type ProxyLatch, type ProxyStatus } from '../api/proxy.ts'
 import { exhaustive } from '../lib/exhaustive.ts'
 import type { ProviderError } from '../provider/errors.ts'
 import { latchEnded, latchFrom, latchRetryInMs } from './latch.ts'
+import { replacementDue } from './replacement.ts'
 import { hashesDiffer } from './spec-hash.ts'
+import { suspended, type Withheld } from './suspend.ts'
 import type { OperationFailure, World } from './world.ts'
 
-export type CreateReason = 'new' | 'retry' | 'gone' | 'stopped'
-export type DeleteReason = 'deletion' | 'specChanged' | 'userDataChanged' | 'markDiffers'
+export type CreateReason = 'new' | 'retry' | RepairReason
+export type RepairReason = 'gone' | 'stopped'
+export type DeleteReason = 'deletion' | 'specChanged' | 'userDataChanged' | 'markDiffers' | 'unhealthy'
 
 /** Why nothing is done for now. */
 export type Hold =
@@ -18,7 +21,10 @@ export type Hold =
   | { readonly on: 'backoff'; readonly failure: OperationFailure }
   | { readonly on: 'quota'; readonly failure: OperationFailure }
   | { readonly on: 'deleteBackoff'; readonly failure: OperationFailure }
+  /** What was made or started just now is stopped or gone again. */
+  | { readonly on: 'repair'; readonly why: RepairReason; readonly retryInMs: number }
   | { readonly on: 'latch'; readonly latch: ProxyLatch; readonly retryInMs?: number }
+  | { readonly on: 'suspend'; readonly withheld: Withheld }
   | { readonly on: 'providerMissing' }
   | { readonly on: 'userData'; readonly reason: string; readonly message: string }
   | { readonly on: 'unmanaged' }
@@ -27,8 +33,8 @@ export type Action =
   /** Nothing of the object is ours (any more). */
   | { readonly kind: 'forget' }
   | { readonly kind: 'addFinalizer' }
-  /** End the create in flight, and wait until it let go. */
-  | { readonly kind: 'letGo'; readonly why: 'deletion' | 'specChanged' | 'otherObject' }
+  /** End the operation in flight, and wait until it let go. */
+  | { readonly kind: 'letGo'; readonly why: 'deletion' | 'specChanged' | 'suspend' | 'otherObject' }
   | { readonly kind: 'startCreate'; readonly specHash: string; readonly why: CreateReason }
   | { readonly kind: 'startDelete'; readonly why: DeleteReason }
   /** Write down what a create returned. */
@@ -39,8 +45,18 @@ export type Action =
   /** Nothing is left: the finalizer can go. */
   | { readonly kind: 'release'; readonly abandoned: readonly AbandonedInstance[] }
   /** Observe and probe the instance; nothing is to be changed. */
-  | { readonly kind: 'watch'; readonly concern?: { readonly reason: string; readonly message: string } }
+  | {
+      readonly kind: 'watch'
+      readonly concern?: { readonly reason: string; readonly message: string }
+      /** Milliseconds until time alone may change that. */
+      readonly recheckInMs?: number
+    }
+  /** Probe what the operator does not own. */
+  | { readonly kind: 'probe' }
   | { readonly kind: 'hold'; readonly hold: Hold }
+
+/** How soon an address is asked for again that another Proxy has, milliseconds. */
+const takenRecheckMs = 10_000
 
 export interface AbandonedInstance {
   readonly target: string
@@ -55,9 +71,15 @@ export function isRecorded(status: ProxyStatus): boolean {
 export function decide(world: World): Action {
   // the successor waits until the operation of its predecessor let go: both would use the same instance name
   if (world.predecessorBusy) return { kind: 'letGo', why: 'otherObject' }
+  const action = decideUnsuspended(world)
+  return world.proxy.spec.suspend ? suspended(world, action) : action
+}
+
+function decideUnsuspended(world: World): Action {
   const { metadata, spec } = world.proxy
   const guarded = metadata.finalizers?.includes(proxyFinalizer) === true
   if (metadata.deletionTimestamp !== undefined) return guarded ? decideDeletion(world) : { kind: 'forget' }
+  if (isExternal(spec)) return { kind: 'probe' }
   if (!isManaged(spec)) return { kind: 'hold', hold: { on: 'unmanaged' } }
   return guarded ? decideOperation(world) : { kind: 'addFinalizer' }
 }
@@ -68,7 +90,7 @@ function decideDeletion(world: World): Action {
     case 'creating':
       return operation.lettingGo ? { kind: 'hold', hold: { on: 'lettingGo' } } : { kind: 'letGo', why: 'deletion' }
     case 'deleting':
-      return { kind: 'hold', hold: { on: 'deleting' } }
+      return { kind: 'hold', hold: { on: operation.lettingGo ? 'lettingGo' : 'deleting' } }
     case 'deleted':
       return { kind: 'release', abandoned: operation.abandoned }
     case 'deleteFailed':
@@ -95,7 +117,7 @@ function decideDeletion(world: World): Action {
 
 /** What an operation, in flight or just ended, asks for; where it asks for nothing, what the instance asks for. */
 function decideOperation(world: World): Action {
-  const { operation, desired, status } = world
+  const { operation, desired } = world
   const outdated = (specHash: string) => desired.kind === 'known' && hashesDiffer(specHash, desired.specHash)
   switch (operation.kind) {
     case 'creating': {
@@ -105,7 +127,7 @@ function decideOperation(world: World): Action {
       return { kind: 'hold', hold: { on: 'creating', ...(progress === undefined ? {} : { progress }) } }
     }
     case 'deleting':
-      return { kind: 'hold', hold: { on: 'deleting' } }
+      return { kind: 'hold', hold: { on: operation.lettingGo ? 'lettingGo' : 'deleting' } }
     case 'created':
       return { kind: 'adopt', specHash: operation.specHash, providerID: operation.providerID }
     case 'deleted':
@@ -124,11 +146,10 @@ function decideOperation(world: World): Action {
     }
     case 'deleteFailed': {
       // the replacement is off when the spec was changed back; what a failed delete left is made whole by create
-      const stillWanted = status.specHash === undefined || outdated(status.specHash)
-      if (stillWanted && operation.failure.retryInMs > 0) {
-        return { kind: 'hold', hold: { on: 'deleteBackoff', failure: operation.failure } }
-      }
-      return decideInstance(world)
+      const next = decideInstance(world)
+      const { failure } = operation
+      if (next.kind !== 'startDelete' || failure.retryInMs <= 0) return next
+      return { kind: 'hold', hold: { on: 'deleteBackoff', failure } }
     }
     case 'idle':
       return decideInstance(world)
@@ -140,6 +161,8 @@ function decideOperation(world: World): Action {
 function decideInstance(world: World): Action {
   const { desired, observation, provider, proxy, status } = world
   if (provider.kind === 'missing') return { kind: 'hold', hold: { on: 'providerMissing' } }
+  // half deleted it may look stopped or gone: made again from what is left, it would be the unhealthy one again
+  if (status.replacement?.deleted === false) return { kind: 'startDelete', why: 'unhealthy' }
   const { latch } = status
   // an instance that was seen running is no failure, whoever started it
   if (latch !== undefined && !isRunning(world) && !latchEnded(world, latch)) {
@@ -171,15 +194,26 @@ function decideInstance(world: World): Action {
   if (status.providerID === undefined) {
     return { kind: 'startCreate', specHash, why: latch === undefined ? 'new' : 'retry' }
   }
-  if (observation.kind === 'gone') return { kind: 'startCreate', specHash, why: 'gone' }
+  if (observation.kind === 'gone') return repair(world, specHash, 'gone')
   if (observation.kind === 'seen') {
     const { instance } = observation
     if (instance.specHash !== undefined && hashesDiffer(instance.specHash, specHash)) {
       return { kind: 'startDelete', why: 'markDiffers' }
     }
-    if (isStopped(world)) return { kind: 'startCreate', specHash, why: 'stopped' }
+    if (isStopped(world)) return repair(world, specHash, 'stopped')
   }
-  return { kind: 'watch' }
+  const due = replacementDue(world)
+  if (due.kind === 'now') return { kind: 'startDelete', why: 'unhealthy' }
+  const waits = [
+    ...(due.kind === 'later' ? [due.inMs] : []),
+    ...(Object.keys(world.taken).length > 0 ? [takenRecheckMs] : []),
+  ]
+  return waits.length === 0 ? { kind: 'watch' } : { kind: 'watch', recheckInMs: Math.min(...waits) }
+}
+
+function repair({ repairInMs }: World, specHash: string, why: RepairReason): Action {
+  if (repairInMs > 0) return { kind: 'hold', hold: { on: 'repair', why, retryInMs: repairInMs } }
+  return { kind: 'startCreate', specHash, why }
 }
 
 /** Whether the recorded instance was seen running since the last mutation. */

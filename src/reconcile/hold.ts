@@ -19,7 +19,8 @@ export function isBusy(action: Action): boolean {
 
 /** Whether the address stays in the status, and so is probed. */
 export function isProbed(action: Action): boolean {
-  return action.kind === 'watch' || (action.kind === 'hold' && action.hold.on === 'providerMissing')
+  if (action.kind === 'watch' || action.kind === 'probe') return true
+  return action.kind === 'hold' && (action.hold.on === 'providerMissing' || action.hold.on === 'suspend')
 }
 
 /** Milliseconds until time alone changes something; undefined when an event does. */
@@ -29,6 +30,8 @@ export function holdForMs(hold: Hold): number | undefined {
     case 'quota':
     case 'deleteBackoff':
       return hold.failure.retryInMs
+    case 'repair':
+      return hold.retryInMs
     case 'latch':
       return hold.retryInMs ?? recheckMs
     case 'providerMissing':
@@ -36,6 +39,7 @@ export function holdForMs(hold: Hold): number | undefined {
     case 'creating':
     case 'deleting':
     case 'lettingGo':
+    case 'suspend':
     case 'userData':
     case 'unmanaged':
       return undefined

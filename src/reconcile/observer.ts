@@ -12,10 +12,14 @@ import type { Observation } from './world.ts'
 /** Pause between two reads of an instance without address, milliseconds, and for how long. */
 const addressPollMs = 250
 const addressPollForMs = 60_000
+/** The same where the provider tells of changes: soon after one, and then only in case one was not told. */
+const toldPoll: BackoffPolicy = { baseMs: 250, maxMs: 5000, jitter: 0 }
 /** After that, and after failed reads. */
 const slowPoll: BackoffPolicy = { baseMs: 1000, maxMs: 30_000, jitter: 0.5 }
 /** Pause between two rounds of a target, milliseconds. */
 const roundEveryMs = 30_000
+/** A round reads what was last read this long ago, milliseconds: it shows what no state tells. */
+const readMaxAgeMs = 3_600_000
 /** Reads of one target at the same time. */
 const readsAtOnce = 8
 
@@ -38,11 +42,16 @@ export interface Observed {
 }
 
 interface Session extends Observed {
-  readonly sinceMs: number
   readonly abort: AbortController
   readonly round: Round
   observation: Observation
   suspect: boolean
+  /** When it was last read, monotonic. */
+  readMs: number
+  /** When the provider last told of a change, monotonic; at first, when the session began. */
+  toldMs: number
+  /** Reads that found no address since then. */
+  readsSinceTold: number
   /** Reads that failed or found no address, since the quick ones were over. */
   slowReads: number
   reading: boolean
@@ -57,15 +66,24 @@ interface Round {
   readonly sessions: Set<Session>
   readonly reads: Semaphore
   readonly abort: AbortController
-  readonly unwatch: (() => void) | undefined
   timer: Timer | undefined
+}
+
+/** What one provider is asked, and what it tells by itself. */
+interface Feed {
+  /** By target. */
+  readonly rounds: Map<string, Round>
+  /** By providerID: two objects may name one instance. */
+  readonly sessions: Map<string, Set<Session>>
+  /** Undefined where the provider tells nothing. */
+  readonly unwatch: (() => void) | undefined
 }
 
 /** One session per object, begun by {@link watch} and ended by {@link forget}; a mutation in between needs a new one. */
 export class InstanceObserver {
   readonly #options: ObserverOptions
   readonly #sessions = new Map<string, Session>()
-  readonly #rounds = new Map<Provider, Map<string, Round>>()
+  readonly #feeds = new Map<Provider, Feed>()
 
   constructor(options: ObserverOptions) {
     this.#options = options
@@ -76,19 +94,23 @@ export class InstanceObserver {
     const current = this.#sessions.get(observed.uid)
     if (current?.provider === observed.provider && current.providerID === observed.providerID) return
     this.forget(observed.uid)
+    const nowMs = this.#options.clock.monotonic()
     const session: Session = {
       ...observed,
-      sinceMs: this.#options.clock.monotonic(),
       abort: new AbortController(),
       round: this.#roundOf(observed),
       observation: { kind: 'unread' },
       suspect: false,
+      readMs: nowMs,
+      toldMs: nowMs,
+      readsSinceTold: 0,
       slowReads: 0,
       reading: false,
       again: false,
       timer: undefined,
     }
     session.round.sessions.add(session)
+    this.#join(session)
     this.#sessions.set(observed.uid, session)
     this.#read(session)
   }
@@ -103,6 +125,7 @@ export class InstanceObserver {
     const { round } = session
     round.sessions.delete(session)
     if (round.sessions.size === 0) this.#endRound(round)
+    this.#leave(session)
   }
 
   observation(uid: string): Observation {
@@ -140,6 +163,7 @@ export class InstanceObserver {
       if (session.abort.signal.aborted) return
       const before = session.observation
       session.observation = observation
+      session.readMs = this.#options.clock.monotonic()
       if (session.again) {
         session.again = false
         this.#read(session)
@@ -185,7 +209,10 @@ export class InstanceObserver {
           session.slowReads = 0
           return undefined
         }
-        if (this.#options.clock.monotonic() - session.sinceMs < addressPollForMs) return addressPollMs
+        if (this.#options.clock.monotonic() - session.toldMs < addressPollForMs) {
+          const tells = this.#feedOf(session.provider).unwatch !== undefined
+          return tells ? backoffDelayMs(toldPoll, session.readsSinceTold++, this.#options.random) : addressPollMs
+        }
         return backoffDelayMs(slowPoll, session.slowReads++, this.#options.random)
       }
       case 'failed':
@@ -194,24 +221,51 @@ export class InstanceObserver {
     }
   }
 
+  #feedOf(provider: Provider): Feed {
+    const current = this.#feeds.get(provider)
+    if (current !== undefined) return current
+    const sessions = new Map<string, Set<Session>>()
+    const unwatch = provider.watch?.(({ providerID }) => {
+      for (const session of sessions.get(providerID) ?? []) {
+        session.toldMs = this.#options.clock.monotonic()
+        session.readsSinceTold = 0
+        session.slowReads = 0
+        this.#read(session)
+      }
+    })
+    const feed: Feed = { rounds: new Map(), sessions, unwatch }
+    this.#feeds.set(provider, feed)
+    return feed
+  }
+
+  #join(session: Session): void {
+    const { sessions } = this.#feedOf(session.provider)
+    const same = sessions.get(session.providerID) ?? new Set()
+    sessions.set(session.providerID, same.add(session))
+  }
+
+  #leave(session: Session): void {
+    const feed = this.#feedOf(session.provider)
+    const same = feed.sessions.get(session.providerID)
+    same?.delete(session)
+    if (same?.size === 0) feed.sessions.delete(session.providerID)
+    if (feed.sessions.size > 0) return
+    feed.unwatch?.()
+    this.#feeds.delete(session.provider)
+  }
+
   #roundOf(observed: Observed): Round {
     const { provider, target } = observed
-    const rounds = this.#rounds.get(provider) ?? new Map<string, Round>()
-    this.#rounds.set(provider, rounds)
+    const { rounds } = this.#feedOf(provider)
     const key = target ?? ''
     const current = rounds.get(key)
     if (current !== undefined) return current
-    const sessions = new Set<Session>()
-    const unwatch = provider.watch?.(({ providerID }) => {
-      for (const session of sessions) if (session.providerID === providerID) this.#read(session)
-    })
     const round: Round = {
       provider,
       target,
-      sessions,
+      sessions: new Set(),
       reads: new Semaphore(readsAtOnce),
       abort: new AbortController(),
-      unwatch,
       timer: undefined,
     }
     rounds.set(key, round)
@@ -222,10 +276,7 @@ export class InstanceObserver {
   #endRound(round: Round): void {
     round.timer?.cancel()
     round.abort.abort(new Error('nothing is observed on the target any more'))
-    round.unwatch?.()
-    const rounds = this.#rounds.get(round.provider)
-    rounds?.delete(round.target ?? '')
-    if (rounds?.size === 0) this.#rounds.delete(round.provider)
+    this.#feeds.get(round.provider)?.rounds.delete(round.target ?? '')
   }
 
   #scheduleRound(round: Round): void {
@@ -244,12 +295,16 @@ export class InstanceObserver {
       try {
         states = await provider.observe(target, { signal })
       } catch (thrown) {
-        // nothing can be told now, and a read of each instance would only fail likewise
         this.#options.log.debug('target could not be observed', { target, error: errorMessage(thrown) })
+        // a read of each instance would only fail likewise; but what is said of a suspect one must not be old
+        for (const session of round.sessions) if (session.suspect) this.#read(session)
         return
       }
     }
-    for (const session of round.sessions) if (isUnusual(session, states)) this.#read(session)
+    const readBeforeMs = this.#options.clock.monotonic() - readMaxAgeMs
+    for (const session of round.sessions) {
+      if (session.readMs <= readBeforeMs || isUnusual(session, states)) this.#read(session)
+    }
   }
 }
 
@@ -267,7 +322,7 @@ function tellsNews(before: Observation, after: Observation): boolean {
 }
 
 function sameInstance(a: Instance, b: Instance): boolean {
-  return a.state === b.state && a.ip === b.ip && a.specHash === b.specHash
+  return a.state === b.state && a.ip === b.ip && a.specHash === b.specHash && a.outdated === b.outdated
 }
 
 function notOurs(session: Session, uid: string): ProviderError {

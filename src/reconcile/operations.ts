@@ -266,9 +266,9 @@ function newEntry(subject: Subject): Entry {
 }
 
 function viewInFlight(inFlight: InFlight): OperationView {
-  if (inFlight.kind === 'delete') return { kind: 'deleting' }
-  const { specHash, progress } = inFlight
   const lettingGo = inFlight.abort.signal.aborted
+  if (inFlight.kind === 'delete') return { kind: 'deleting', lettingGo }
+  const { specHash, progress } = inFlight
   return { kind: 'creating', specHash, lettingGo, ...(progress === undefined ? {} : { progress }) }
 }
 

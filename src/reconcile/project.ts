@@ -1,10 +1,34 @@
 // The status a Proxy gets for the action decided: a pure function; nothing is written here.
-import { proxyConditions, type ProxyPhase, type ProxyStatus } from '../api/proxy.ts'
-import { setCondition, type ConditionStatus } from '../api/conditions.ts'
+import { isIP } from 'node:net'
+import { findCondition } from '../api/conditions.ts'
+import { isExternal, proxyConditions, type ProxyStatus } from '../api/proxy.ts'
 import { exhaustive } from '../lib/exhaustive.ts'
-import type { Action, CreateReason, Hold } from './decide.ts'
+import { isRecorded, type Action, type CreateReason, type Hold } from './decide.ts'
 import { endpointOf } from './endpoint.ts'
-import { describeFailure, describeUnaddressed, missingProviderMessage } from './messages.ts'
+import {
+  describeFailure,
+  describeRepair,
+  describeReplacement,
+  describeTaken,
+  describeUnaddressed,
+  describeWithheld,
+  missingProviderMessage,
+  suspendReason,
+} from './messages.ts'
+import {
+  acted,
+  deleting,
+  healthy,
+  nameOf,
+  outdated,
+  phased,
+  provisioned,
+  without,
+  withoutAddress,
+  withoutInstance,
+  withoutLatch,
+  withoutReplacement,
+} from './status-parts.ts'
 import type { Probing, World } from './world.ts'
 
 /** The world with what the probes say, which no action depends on. */
@@ -15,6 +39,8 @@ export function project(world: SeenWorld, action: Action): ProxyStatus {
   const { status } = world
   switch (action.kind) {
     case 'forget':
+      // somebody else's finalizer keeps it, and nobody is to use it any more
+      return isExternal(world.proxy.spec) ? phased(acted(world, status), world, 'Deleting') : status
     case 'addFinalizer':
     case 'release':
       return status
@@ -27,17 +53,27 @@ export function project(world: SeenWorld, action: Action): ProxyStatus {
     case 'startCreate':
       return starting(world, action.specHash, action.why)
     case 'startDelete': {
-      if (action.why === 'deletion') return deleting(world, 'Deleting', `deleting instance ${nameOf(world)}`)
-      const told = provisioned(acted(world, status), world, 'False', 'Replacing', `replacing instance ${nameOf(world)}`)
+      const name = nameOf(world)
+      if (action.why === 'deletion') return deleting(world, 'Deleting', `deleting instance ${name}`)
+      const begun = acted(world, status)
+      if (action.why !== 'unhealthy') {
+        const told = provisioned(begun, world, 'False', 'Replacing', `replacing instance ${name}`)
+        return withoutAddress(told, world, 'Provisioning')
+      }
+      const since = new Date(world.nowMs).toISOString()
+      const replacement = status.replacement?.deleted === false ? status.replacement : { since, deleted: false }
+      const told = provisioned({ ...begun, replacement }, world, 'False', 'Replacing', describeReplacement(world, name))
       return withoutAddress(told, world, 'Provisioning')
     }
     case 'latch': {
       const { code, message } = action.error
-      const told = provisioned({ ...acted(world, status), latch: action.latch }, world, 'False', code, message)
-      return withoutAddress(told, world, 'Failed')
+      const failed = { ...withoutReplacement(acted(world, status)), latch: action.latch }
+      return withoutAddress(provisioned(failed, world, 'False', code, message), world, 'Failed')
     }
     case 'watch':
       return watching(world, action.concern)
+    case 'probe':
+      return external(world)
     case 'hold':
       return holding(world, action.hold)
     default:
@@ -45,13 +81,15 @@ export function project(world: SeenWorld, action: Action): ProxyStatus {
   }
 }
 
-/** The address that is good: what was read last, and where that told none, the last one that was. */
+/** The address that is good: what was read last, and where that told none, the last one that was; never one that is taken. */
 export function addressOf(world: World): string | undefined {
-  const { observation, status } = world
+  const { observation, status, taken } = world
   if (status.providerID === undefined || observation.kind === 'gone') return undefined
-  if (observation.kind !== 'seen') return status.ip
+  const isFree = (ip: string | undefined) => ip !== undefined && taken[ip] === undefined
+  const last = isFree(status.ip) ? status.ip : undefined
+  if (observation.kind !== 'seen') return last
   if (observation.instance.state === 'stopped') return undefined
-  return observation.instance.ip ?? status.ip
+  return isFree(observation.instance.ip) ? observation.instance.ip : last
 }
 
 function holding(world: SeenWorld, hold: Hold): ProxyStatus {
@@ -86,6 +124,19 @@ function holding(world: SeenWorld, hold: Hold): ProxyStatus {
       const told = provisioned(acted(world, status), world, 'False', code, message ?? code)
       return withoutAddress(told, world, 'Failed')
     }
+    case 'repair': {
+      const reason = hold.why === 'gone' ? 'InstanceGone' : 'InstanceStopped'
+      const told = provisioned(acted(world, status), world, 'False', reason, describeRepair(nameOf(world), hold.why))
+      return withoutAddress(told, world, 'Provisioning')
+    }
+    case 'suspend': {
+      const message = describeWithheld(nameOf(world), hold.withheld)
+      if (world.proxy.metadata.deletionTimestamp !== undefined) return deleting(world, suspendReason, message)
+      const kept = addressed(acted(world, status), world)
+      const told = provisioned(kept, world, kept.ip === undefined ? 'False' : 'True', suspendReason, message)
+      if (kept.ip !== undefined || (status.latch === undefined && isRecorded(status))) return told
+      return phased(told, world, status.latch === undefined ? 'Pending' : 'Failed')
+    }
     case 'providerMissing': {
       const message = missingProviderMessage(world.proxy)
       if (world.proxy.metadata.deletionTimestamp !== undefined) return deleting(world, 'ProviderNotConfigured', message)
@@ -113,7 +164,8 @@ function starting(world: World, specHash: string, why: CreateReason): ProxyStatu
   const kept = why === 'stopped' && providerID !== undefined ? { ...rest, providerID } : rest
   const next = { ...kept, specHash, instanceName: world.instanceName }
   // after a failure its message stands until the attempt has told something else
-  const before = world.operation.kind === 'createFailed'
+  const said = findCondition(world.status.conditions, proxyConditions.provisioned)
+  const before = world.operation.kind === 'createFailed' && said?.reason !== suspendReason
   const told = before ? next : provisioned(next, world, 'False', 'Creating', `${verb} instance ${world.instanceName}`)
   return withoutAddress(told, world, 'Provisioning')
 }
@@ -128,6 +180,11 @@ function watching(world: SeenWorld, concern?: { readonly reason: string; readonl
   if (observation.kind === 'seen' && observation.instance.state === 'paused') {
     return provisioned(status, world, 'False', 'InstancePaused', `instance ${name} is paused: resume it on the host`)
   }
+  const taken = describeTaken(world, name)
+  if (taken !== undefined) {
+    const kept = status.ip === undefined ? 'False' : 'Unknown'
+    return provisioned(status, world, kept, 'AddressTaken', taken)
+  }
   if (status.ip === undefined) {
     return provisioned(status, world, 'False', 'WaitingForAddress', describeUnaddressed(name, observation))
   }
@@ -137,12 +194,26 @@ function watching(world: SeenWorld, concern?: { readonly reason: string; readonl
 /** Address, endpoint, health and phase of an instance that is, or may be, there. */
 function addressed(status: ProxyStatus, world: SeenWorld): ProxyStatus {
   const ip = addressOf(world)
-  if (ip === undefined) return withoutAddress(status, world, 'Provisioning')
-  const endpoint = endpointOf(ip, world.proxy.spec.port)
+  const told = outdated(status, world)
+  if (ip === undefined) return withoutAddress(told, world, 'Provisioning')
+  return probed({ ...told, ip }, world, ip)
+}
+
+/** An endpoint that already exists: there is no instance, and its address is what the spec says. */
+function external(world: SeenWorld): ProxyStatus {
+  const { spec } = world.proxy
+  if (!isExternal(spec)) return world.status
+  const { ip: _ip, ...status } = without(acted(world, world.status), proxyConditions.provisioned)
+  return probed(isIP(spec.host) === 0 ? status : { ...status, ip: spec.host }, world, spec.host)
+}
+
+/** Endpoint, health and phase of what is probed at `host`. */
+function probed(status: ProxyStatus, world: SeenWorld, host: string): ProxyStatus {
+  const endpoint = endpointOf(host, world.proxy.spec.port)
   const moved = status.endpoint !== endpoint
   const wasReady = !moved && world.status.phase === 'Ready'
   const { egressIP: oldEgressIP, ...rest } = status
-  const next = { ...rest, ip, endpoint }
+  const next = { ...rest, endpoint }
   const keep = moved || oldEgressIP === undefined ? {} : { egressIP: oldEgressIP }
   const { probing } = world
   if (probing.kind === 'impossible') {
@@ -169,7 +240,7 @@ function addressed(status: ProxyStatus, world: SeenWorld): ProxyStatus {
         'ProbeSucceeded',
         'a request through the proxy succeeded',
       )
-      return phased(told, world, 'Ready')
+      return phased(withoutReplacement(told), world, 'Ready')
     }
     case 'unhealthy':
       return phased(healthy({ ...next, ...keep }, world, 'False', verdict.reason, verdict.message), world, 'Running')
@@ -180,69 +251,4 @@ function addressed(status: ProxyStatus, world: SeenWorld): ProxyStatus {
     default:
       return exhaustive(verdict)
   }
-}
-
-function deleting(world: World, reason: string, message: string): ProxyStatus {
-  const told = provisioned(acted(world, world.status), world, 'False', reason, message)
-  const unknown = healthy(told, world, 'Unknown', 'Deleting', 'the proxy is being deleted')
-  return phased(unknown, world, 'Deleting')
-}
-
-function withoutAddress(status: ProxyStatus, world: World, phase: ProxyPhase): ProxyStatus {
-  const { ip: _ip, endpoint: _endpoint, egressIP: _egressIP, ...rest } = status
-  return phased(healthy(rest, world, 'Unknown', 'NoAddress', 'there is no address to probe'), world, phase)
-}
-
-function withoutInstance(status: ProxyStatus): ProxyStatus {
-  const { providerID: _id, instanceName: _name, intents: _intents, specHash: _hash, ...rest } = withoutLatch(status)
-  const { ip: _ip, endpoint: _endpoint, egressIP: _egressIP, ...left } = rest
-  return left
-}
-
-function withoutLatch(status: ProxyStatus): ProxyStatus {
-  const { latch: _latch, ...rest } = status
-  return rest
-}
-
-function acted(world: World, status: ProxyStatus): ProxyStatus {
-  const { generation } = world.proxy.metadata
-  return generation === undefined ? status : { ...status, observedGeneration: generation }
-}
-
-function phased(status: ProxyStatus, world: World, phase: ProxyPhase): ProxyStatus {
-  const ready = phase === 'Ready'
-  const message = ready ? 'the proxy works' : `the proxy is ${phase}`
-  const reason = ready ? 'Healthy' : phase
-  return { ...conditioned(status, world, proxyConditions.ready, ready ? 'True' : 'False', reason, message), phase }
-}
-
-function provisioned(status: ProxyStatus, world: World, value: ConditionStatus, reason: string, message: string) {
-  return conditioned(status, world, proxyConditions.provisioned, value, reason, message)
-}
-
-function healthy(status: ProxyStatus, world: World, value: ConditionStatus, reason: string, message: string) {
-  return conditioned(status, world, proxyConditions.healthy, value, reason, message)
-}
-
-function conditioned(
-  status: ProxyStatus,
-  world: World,
-  type: string,
-  value: ConditionStatus,
-  reason: string,
-  message: string,
-): ProxyStatus {
-  const { generation } = world.proxy.metadata
-  const update = {
-    type,
-    status: value,
-    reason,
-    message,
-    ...(generation === undefined ? {} : { observedGeneration: generation }),
-  }
-  return { ...status, conditions: setCondition(status.conditions, update, new Date(world.nowMs).toISOString()) }
-}
-
-function nameOf(world: World): string {
-  return world.status.instanceName ?? world.instanceName
 }

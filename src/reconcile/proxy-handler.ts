@@ -1,5 +1,5 @@
 // The handler of Proxy keys: gathers the world, decides, writes the status, acts. It waits for no hypervisor.
-import { isManaged, type ManagedSpec, type Proxy, type ProxyStatus } from '../api/proxy.ts'
+import { isExternal, isManaged, type ManagedSpec, type Proxy, type ProxyStatus } from '../api/proxy.ts'
 import { keyOf } from '../kube/object.ts'
 import type { Outcome } from '../kube/workers.ts'
 import type { Random } from '../lib/backoff.ts'
@@ -11,12 +11,14 @@ import type { ConfiguredProvider, CreateRequest, Owner, ProviderSet } from '../p
 import { instanceName } from '../provider/names.ts'
 import { decide, isRunning, type Action } from './decide.ts'
 import { holdForMs, intentsOf, isBusy, isProbed } from './hold.ts'
+import { Neighbours } from './neighbours.ts'
 import { InstanceObserver } from './observer.ts'
 import { Operations } from './operations.ts'
 import { probeTarget } from './probe-target.ts'
 import type { EventSink, KeyQueue, ProbeControl, ProxyApi, ProxyReader, ReadSecret, TargetReadiness } from './ports.ts'
 import { addressOf, project } from './project.ts'
 import { ProxyWriter } from './proxy-writer.ts'
+import { Repairs } from './repairs.ts'
 import { eventsFor } from './transitions.ts'
 import { SecretSources } from './userdata.ts'
 import type { Desired, Probing, ProviderView, World } from './world.ts'
@@ -55,11 +57,20 @@ export function createProxyHandler(dependencies: ProxyHandlerDependencies): Prox
 }
 
 type ManagedProxy = Proxy & { readonly spec: ManagedSpec }
+/** What changes nothing on a hypervisor. */
+type Stay = Extract<Action, { kind: 'watch' | 'probe' | 'hold' }>
 /** Either this pass is over, or there is more to decide at once. */
 type Step = Outcome | { readonly kind: 'again' }
 
 const done: Outcome = { kind: 'done' }
 const again: Step = { kind: 'again' }
+/** What an operation is told that is to end. */
+const letGoReasons = {
+  deletion: 'the Proxy is being deleted',
+  specChanged: 'the spec changed',
+  suspend: 'the Proxy is suspended',
+  otherObject: 'the name belongs to another Proxy',
+} as const
 /** Steps of one reconcile: more than any chain of decisions has, so that a loop of them becomes a retry with a delay. */
 const maxSteps = 12
 
@@ -69,6 +80,8 @@ class Handler implements ProxyHandler {
   readonly #operations: Operations
   readonly #observer: InstanceObserver
   readonly #secrets: SecretSources
+  readonly #repairs: Repairs
+  readonly #neighbours: Neighbours
 
   constructor(deps: ProxyHandlerDependencies) {
     const { api, clock, log, mayMutate, random, store } = deps
@@ -76,6 +89,8 @@ class Handler implements ProxyHandler {
     this.#deps = deps
     this.#writer = new ProxyWriter({ api, store, mayMutate, now: () => clock.now() })
     this.#observer = new InstanceObserver({ clock, random, log, onChange })
+    this.#repairs = new Repairs({ clock, random })
+    this.#neighbours = new Neighbours({ store, clock, newest: (key) => this.#writer.newest(key), onTrespass: onChange })
     this.#secrets = new SecretSources({ read: deps.readSecret, clock })
     this.#operations = new Operations({
       clock,
@@ -111,6 +126,7 @@ class Handler implements ProxyHandler {
     if (proxy === undefined) {
       this.#deps.probes.forget(key)
       this.#secrets.forget(key)
+      this.#repairs.forget(key)
       return done
     }
     const world = await this.#gather(proxy, predecessorBusy, signal)
@@ -124,6 +140,9 @@ class Handler implements ProxyHandler {
     const status = proxy.status ?? {}
     // read before the rest: what ends while a Secret is being read adds the key again
     const desired = await this.#desired(proxy, signal)
+    const key = keyOf(proxy.metadata)
+    const observation = this.#observer.observation(uid)
+    const replacing = this.#neighbours.replacing(proxy)
     return {
       nowMs: this.#deps.clock.now(),
       proxy,
@@ -133,7 +152,11 @@ class Handler implements ProxyHandler {
       provider: this.#providerView(proxy, status),
       operation: this.#operations.view(uid),
       predecessorBusy,
-      observation: this.#observer.observation(uid),
+      observation,
+      verdict: this.#deps.probes.verdict(key),
+      repairInMs: this.#repairs.waitMs(key),
+      taken: this.#neighbours.taken(proxy, observation),
+      ...(replacing === undefined ? {} : { replacing }),
     }
   }
 
@@ -159,12 +182,13 @@ class Handler implements ProxyHandler {
     switch (action.kind) {
       case 'forget':
         this.#forget(key, uid)
+        await this.#write(world, action, signal)
         return done
       case 'addFinalizer':
         await this.#writer.addFinalizer(proxy, signal)
         return again
       case 'letGo':
-        this.#operations.letGo(uid, action.why === 'deletion' ? 'the Proxy is being deleted' : 'the spec changed')
+        this.#operations.letGo(uid, letGoReasons[action.why])
         this.#unobserve(key, uid)
         await this.#write(world, action, signal)
         // the end of the operation adds the key
@@ -177,7 +201,9 @@ class Handler implements ProxyHandler {
       case 'clear':
       case 'latch':
         // settled only once it is written: a failed write is repeated from what the operation still tells
-        if ((await this.#write(world, action, signal)) !== undefined) this.#operations.settle(uid)
+        if ((await this.#write(world, action, signal)) === undefined) return again
+        this.#operations.settle(uid)
+        if (action.kind === 'adopt') this.#repairs.ran(key)
         return again
       case 'release':
         if ((await this.#writer.removeFinalizer(proxy, signal)).kind === 'stale') return again
@@ -185,6 +211,7 @@ class Handler implements ProxyHandler {
         this.#forget(key, uid)
         return done
       case 'watch':
+      case 'probe':
       case 'hold':
         return await this.#stay(world, action, signal)
       default:
@@ -202,9 +229,7 @@ class Handler implements ProxyHandler {
     // the Secret changed since the hash was taken: decide on what it is now
     if (data.kind !== 'known') return again
     if (world.desired.kind === 'known' && data.specHash !== world.desired.specHash) return again
-    // whatever was seen before this mutation must not be concluded from after it
-    this.#unobserve(keyOf(proxy.metadata), uid)
-    const written = await this.#write(world, action, signal)
+    const written = await this.#writeUnobserved(world, action, signal)
     if (written === undefined) return again
     const request: CreateRequest = {
       owner: this.#ownerOf(proxy),
@@ -225,8 +250,8 @@ class Handler implements ProxyHandler {
     const configured = this.#providerOf(proxy)
     if (configured === undefined) return again
     if (!this.#deps.mayMutate()) return { kind: 'retry' }
-    this.#unobserve(key, uid)
-    const written = await this.#write(world, action, signal)
+    const write = () => this.#writeUnobserved(world, action, signal)
+    const written = await (action.why === 'unhealthy' ? this.#neighbours.inTurn(proxy, write) : write())
     if (written === undefined) return again
     const { status = {} } = written
     this.#operations.startDelete({ key, uid }, configured.provider, {
@@ -238,19 +263,27 @@ class Handler implements ProxyHandler {
     return done
   }
 
+  /** Whatever was seen before a mutation must not be concluded from after it. */
+  async #writeUnobserved(world: World, action: Action, signal: AbortSignal): Promise<Proxy | undefined> {
+    this.#unobserve(keyOf(world.proxy.metadata), world.proxy.metadata.uid)
+    return await this.#write(world, action, signal)
+  }
+
   /** Nothing is changed on a hypervisor: the instance, where there is one, is observed and probed. */
-  async #stay(world: World, action: Extract<Action, { kind: 'watch' | 'hold' }>, signal: AbortSignal): Promise<Step> {
+  async #stay(world: World, action: Stay, signal: AbortSignal): Promise<Step> {
     const { proxy, status } = world
     const { uid } = proxy.metadata
     const key = keyOf(proxy.metadata)
-    if (isBusy(action) || status.providerID === undefined || proxy.metadata.deletionTimestamp !== undefined) {
-      this.#unobserve(key, uid)
-    } else {
-      this.#observe(proxy, status.providerID)
+    if (action.kind !== 'probe') {
+      const { providerID } = status
+      const unobserved = isBusy(action) || proxy.metadata.deletionTimestamp !== undefined
+      if (unobserved || providerID === undefined) this.#unobserve(key, uid)
+      else this.#observe(proxy, providerID)
     }
     // before the status is written: the first probe follows the address at once
     const probing = await this.#probe(world, action, signal)
-    if (probing.kind === 'on') this.#observer.suspect(uid, probing.verdict.kind === 'unhealthy')
+    const doubtful = Object.keys(world.taken).length > 0
+    if (probing.kind === 'on') this.#observer.suspect(uid, doubtful || probing.verdict.kind === 'unhealthy')
     const written = await this.#write(world, action, signal, probing)
     if (written === undefined) return again
     // an instance that runs has outlived the failures before
@@ -273,15 +306,12 @@ class Handler implements ProxyHandler {
     })
   }
 
-  async #probe(
-    world: World,
-    action: Extract<Action, { kind: 'watch' | 'hold' }>,
-    signal: AbortSignal,
-  ): Promise<Probing> {
+  async #probe(world: World, action: Stay, signal: AbortSignal): Promise<Probing> {
     const { probes, defaultCheckUrl } = this.#deps
     const { metadata, spec } = world.proxy
     const key = keyOf(metadata)
-    const host = isProbed(action) && metadata.deletionTimestamp === undefined ? addressOf(world) : undefined
+    const known = isExternal(spec) ? spec.host : addressOf(world)
+    const host = isProbed(action) && metadata.deletionTimestamp === undefined ? known : undefined
     if (host === undefined) {
       probes.forget(key)
       return { kind: 'on', verdict: { kind: 'pending' } }
@@ -320,9 +350,10 @@ class Handler implements ProxyHandler {
     }
   }
 
-  #nextLook(proxy: Proxy, action: Extract<Action, { kind: 'watch' | 'hold' }>): Outcome {
+  #nextLook(proxy: Proxy, action: Stay): Outcome {
     const waits = [this.#secrets.rereadInMs(proxy)]
     if (action.kind === 'hold') waits.push(holdForMs(action.hold))
+    if (action.kind === 'watch') waits.push(action.recheckInMs)
     const known = waits.filter((ms) => ms !== undefined)
     return known.length === 0 ? done : { kind: 'requeueAfter', ms: Math.max(Math.min(...known), 1) }
   }
@@ -336,6 +367,7 @@ class Handler implements ProxyHandler {
     this.#unobserve(key, uid)
     this.#operations.settle(uid)
     this.#secrets.forget(key)
+    this.#repairs.forget(key)
   }
 
   #providerOf(proxy: Proxy): ConfiguredProvider | undefined {

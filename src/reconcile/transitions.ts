@@ -4,24 +4,34 @@ import { proxyConditions, type ProxyStatus } from '../api/proxy.ts'
 import type { EventNote } from '../kube/events.ts'
 import { exhaustive } from '../lib/exhaustive.ts'
 import type { AbandonedInstance, Action, CreateReason, DeleteReason } from './decide.ts'
-import { describeFailure, missingProviderMessage } from './messages.ts'
+import {
+  describeFailure,
+  describeRepair,
+  describeReplacement,
+  describeTaken,
+  missingProviderMessage,
+  suspendReason,
+  withSuspension,
+} from './messages.ts'
 import type { World } from './world.ts'
 
 /** What is to be told about an action that was done, given the status before and after it. */
 export function eventsFor(world: World, action: Action, after: ProxyStatus): readonly EventNote[] {
+  return [...suspensionEvents(world, action, after), ...actionEvents(world, action, after)]
+}
+
+function actionEvents(world: World, action: Action, after: ProxyStatus): readonly EventNote[] {
   const name = world.status.instanceName ?? world.instanceName
   switch (action.kind) {
     case 'forget':
     case 'addFinalizer':
       return []
     case 'letGo':
-      return action.why === 'specChanged'
-        ? [normal('CreateAborted', `the spec changed while instance ${name} was being created`)]
-        : []
+      return letGoEvents(world, action.why, name)
     case 'startCreate':
       return createEvents(world, action.why)
     case 'startDelete':
-      return [deleteEvent(action.why, name)]
+      return [deleteEvent(world, action.why, name)]
     case 'adopt':
       return [normal('InstanceCreated', `instance ${name} runs (${action.providerID})`)]
     case 'clear':
@@ -32,12 +42,41 @@ export function eventsFor(world: World, action: Action, after: ProxyStatus): rea
     case 'latch':
       return [warning(action.error.code, action.error.message)]
     case 'watch':
-      return [...watchEvents(world, action.concern), ...healthEvents(world, after)]
+      return [...watchEvents(world, action.concern), ...instanceEvents(world, after), ...healthEvents(world, after)]
+    case 'probe':
+      return healthEvents(world, after)
     case 'hold':
-      return [...holdEvents(world, action.hold), ...healthEvents(world, after)]
+      return [...holdEvents(world, action.hold), ...instanceEvents(world, after), ...healthEvents(world, after)]
     default:
       return exhaustive(action)
   }
+}
+
+function letGoEvents(world: World, why: Extract<Action, { kind: 'letGo' }>['why'], name: string): EventNote[] {
+  switch (why) {
+    case 'specChanged':
+      return [normal('CreateAborted', `the spec changed while instance ${name} was being created`)]
+    case 'suspend':
+      return world.operation.kind === 'deleting'
+        ? [normal('DeleteAborted', `spec.suspend became true while instance ${name} was being deleted`)]
+        : [normal('CreateAborted', `spec.suspend became true while instance ${name} was being created`)]
+    case 'deletion':
+    case 'otherObject':
+      return []
+    default:
+      return exhaustive(why)
+  }
+}
+
+/** When it is suspended, what waits for its end, and its end. */
+function suspensionEvents(world: World, action: Action, after: ProxyStatus): EventNote[] {
+  const before = findCondition(world.status.conditions, proxyConditions.provisioned)
+  const now = findCondition(after.conditions, proxyConditions.provisioned)
+  if (now?.reason === suspendReason) {
+    const waits = action.kind === 'hold' && action.hold.on === 'suspend' && before?.message !== now.message
+    return waits || before?.reason !== suspendReason ? [normal(suspendReason, now.message)] : []
+  }
+  return before?.reason === suspendReason ? [normal('Resumed', 'spec.suspend is false again')] : []
 }
 
 function createEvents(world: World, why: CreateReason): EventNote[] {
@@ -57,7 +96,7 @@ function createEvents(world: World, why: CreateReason): EventNote[] {
   }
 }
 
-function deleteEvent(why: DeleteReason, name: string): EventNote {
+function deleteEvent(world: World, why: DeleteReason, name: string): EventNote {
   switch (why) {
     case 'deletion':
       return normal('Deleting', `deleting instance ${name}`)
@@ -67,6 +106,8 @@ function deleteEvent(why: DeleteReason, name: string): EventNote {
       return normal('UserDataChanged', `the user-data in the Secret changed: replacing instance ${name}`)
     case 'markDiffers':
       return warning('MarkDiffers', `instance ${name} was made from another spec than recorded: replacing it`)
+    case 'unhealthy':
+      return warning('ReplacingUnhealthy', describeReplacement(world, name))
     default:
       return exhaustive(why)
   }
@@ -83,6 +124,11 @@ function holdEvents(world: World, hold: Extract<Action, { kind: 'hold' }>['hold'
       return isNew(world, 'ProviderNotConfigured', missingProviderMessage(world.proxy))
     case 'userData':
       return isNew(world, hold.reason, hold.message)
+    case 'repair': {
+      const reason = hold.why === 'gone' ? 'InstanceGone' : 'InstanceStopped'
+      return isNew(world, reason, describeRepair(world.status.instanceName ?? world.instanceName, hold.why))
+    }
+    case 'suspend':
     case 'creating':
     case 'deleting':
     case 'lettingGo':
@@ -96,17 +142,33 @@ function holdEvents(world: World, hold: Extract<Action, { kind: 'hold' }>['hold'
 
 function watchEvents(world: World, concern?: { readonly reason: string; readonly message: string }): EventNote[] {
   if (concern !== undefined) return isNew(world, concern.reason, concern.message)
-  const { observation, status } = world
+  const { observation } = world
   if (observation.kind === 'failed' && observation.error.kind === 'permanent') {
     return [warning(observation.error.code, observation.error.message)]
   }
   if (observation.kind !== 'seen') return []
-  const { ip, state } = observation.instance
-  if (state === 'paused') return isNew(world, 'InstancePaused', 'the instance is paused: resume it on the host')
-  if (ip === undefined || ip === status.ip) return []
-  const moved =
-    status.ip === undefined ? `the instance has address ${ip}` : `the address changed from ${status.ip} to ${ip}`
-  return [normal(status.ip === undefined ? 'AddressAssigned' : 'AddressChanged', moved)]
+  const name = world.status.instanceName ?? world.instanceName
+  if (observation.instance.state === 'paused') {
+    return isNew(world, 'InstancePaused', `instance ${name} is paused: resume it on the host`)
+  }
+  const taken = describeTaken(world, name)
+  return taken === undefined ? [] : isNew(world, 'AddressTaken', taken)
+}
+
+/** What became known of the instance, whatever else is done about it. */
+function instanceEvents({ status }: World, after: ProxyStatus): EventNote[] {
+  const notes: EventNote[] = []
+  if (after.ip !== undefined && after.ip !== status.ip) {
+    const moved =
+      status.ip === undefined
+        ? normal('AddressAssigned', `the instance has address ${after.ip}`)
+        : normal('AddressChanged', `the address changed from ${status.ip} to ${after.ip}`)
+    notes.push(moved)
+  }
+  const outdated = findCondition(after.conditions, proxyConditions.outdated)
+  const before = findCondition(status.conditions, proxyConditions.outdated)
+  if (outdated !== undefined && outdated.message !== before?.message) notes.push(warning('Outdated', outdated.message))
+  return notes
 }
 
 /** Healthy as it was and as it is: only a change of its reason is told. */
@@ -127,7 +189,11 @@ function healthEvents(world: World, after: ProxyStatus): EventNote[] {
 /** A failure that the Provisioned condition does not tell yet. */
 function isNew(world: World, reason: string, message: string): EventNote[] {
   const before = findCondition(world.status.conditions, proxyConditions.provisioned)
-  return before?.reason === reason && before.message === message ? [] : [warning(reason, message)]
+  const { suspend } = world.proxy.spec
+  const isTold = suspend
+    ? before?.reason === suspendReason && before.message === withSuspension(message)
+    : before?.reason === reason && before.message === message
+  return isTold ? [] : [warning(reason, message)]
 }
 
 function abandonedEvent({ target, instanceName }: AbandonedInstance): EventNote {

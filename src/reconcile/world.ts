@@ -19,6 +19,14 @@ export interface World {
   /** An operation for an earlier object of the same name has not ended. */
   readonly predecessorBusy: boolean
   readonly observation: Observation
+  /** What the probes say of the endpoint that they were last told of. */
+  readonly verdict: Verdict
+  /** Milliseconds until what was found stopped or gone may be made again; 0 when it may be now. */
+  readonly repairInMs: number
+  /** Addresses that the instance or the status names and another Proxy has, each with the key of that Proxy. */
+  readonly taken: Readonly<Record<string, string>>
+  /** Key of another Proxy of the same provider whose unhealthy instance is being replaced. */
+  readonly replacing?: string
 }
 
 /** What the instance should be made from. */
@@ -52,7 +60,7 @@ export type OperationView =
     }
   | { readonly kind: 'created'; readonly specHash: string; readonly providerID: string }
   | { readonly kind: 'createFailed'; readonly specHash: string; readonly failure: OperationFailure }
-  | { readonly kind: 'deleting' }
+  | { readonly kind: 'deleting'; readonly lettingGo: boolean }
   | { readonly kind: 'deleted'; readonly abandoned: DeleteResult['abandoned'] }
   | { readonly kind: 'deleteFailed'; readonly failure: OperationFailure }
 

@@ -6,6 +6,7 @@ import type {
   DeleteRequest,
   DeleteResult,
   Instance,
+  InstanceListener,
   InstanceState,
   ListedInstance,
   MutationContext,
@@ -30,6 +31,14 @@ export interface FakeInstance {
   userData: Buffer | undefined
   state: InstanceState
   ip: string | undefined
+  /** What its get says about its image, if anything. */
+  outdated?: string
+}
+
+export interface FakeProviderOptions {
+  readonly name?: string
+  readonly targets?: readonly string[]
+  readonly events?: boolean
 }
 
 /** A call that waits at a step. */
@@ -54,8 +63,10 @@ export class FakeHypervisor {
   readonly volumes = new Set<string>()
   /** Every step that was taken, with the name of the instance. */
   readonly steps: { readonly step: Step; readonly name: string }[] = []
-  /** Address of the next instance that starts; undefined: it has none yet. */
+  /** Address of the next instance that starts, or the next one after it that is free; undefined: it has none yet. */
   nextIp: string | undefined = '192.0.2.10'
+  /** Those who are told when an instance changes: see {@link FakeProvider}. */
+  readonly listeners = new Set<InstanceListener>()
   /** Calls of the contract that are in progress now. */
   mutationsInFlight = 0
   /** Most of them at a time so far. */
@@ -105,6 +116,21 @@ export class FakeHypervisor {
     return [...this.instances.keys(), ...this.volumes].sort()
   }
 
+  /** Tells whoever listens that the instance changed. */
+  tell(providerID: string): void {
+    for (const listener of [...this.listeners]) listener({ providerID })
+  }
+
+  /** @internal */
+  address(of: FakeInstance): string | undefined {
+    const others = new Set([...this.instances.values()].flatMap((other) => (other === of ? [] : (other.ip ?? []))))
+    const [, network, first] = /^(\d+\.\d+\.\d+\.)(\d+)$/.exec(this.nextIp ?? '') ?? []
+    if (network === undefined) return this.nextIp
+    let last = Number(first)
+    while (others.has(`${network}${last}`)) last++
+    return `${network}${last}`
+  }
+
   only(): FakeInstance {
     const [instance, ...others] = this.instances.values()
     if (instance === undefined || others.length > 0) throw new Error(`${this.instances.size} instances instead of one`)
@@ -136,6 +162,7 @@ export class FakeHypervisor {
   }
 }
 
+/** With `events` it tells of changes as {@link FakeHypervisor.tell} is called, and when it made or removed an instance. */
 export class FakeProvider implements Provider {
   readonly name: string
   readonly type = 'fake'
@@ -143,10 +170,17 @@ export class FakeProvider implements Provider {
   /** What the next checks find, by target; ready when not set. */
   readonly health = new Map<string, Partial<TargetHealth>>()
   checks = 0
+  readonly watch?: (listener: InstanceListener) => () => void
   readonly #world: FakeHypervisor
   readonly #epoch: number
 
-  constructor(world: FakeHypervisor, options: { readonly name?: string; readonly targets?: readonly string[] } = {}) {
+  constructor(world: FakeHypervisor, options: FakeProviderOptions = {}) {
+    if (options.events === true) {
+      this.watch = (listener) => {
+        world.listeners.add(listener)
+        return () => world.listeners.delete(listener)
+      }
+    }
     this.name = options.name ?? 'fake'
     this.targets = options.targets ?? ['host-a', 'host-b']
     this.#world = world
@@ -177,24 +211,28 @@ export class FakeProvider implements Provider {
       }
       await step('volume')
       mustMutate(context)
-      this.#world.volumes.add(`${target}/${name}`)
+      // stopped and without its boot disk it cannot be started: it is made anew
+      const disk = `${target}/${name}`
+      if (old?.state === 'stopped' && !this.#world.volumes.has(disk)) this.#world.instances.delete(providerID)
+      this.#world.volumes.add(disk)
       await step('define')
       mustMutate(context)
-      const instance = this.#world.instances.get(providerID) ?? {
+      const instance: FakeInstance = this.#world.instances.get(providerID) ?? {
         providerID,
         name,
         target,
         uid: owner.uid,
         specHash,
         userData: request.userData?.reveal(),
-        state: 'stopped' as InstanceState,
+        state: 'stopped',
         ip: undefined,
       }
       this.#world.instances.set(providerID, instance)
       await step('start')
       mustMutate(context)
       instance.state = 'running'
-      instance.ip = this.#world.nextIp
+      instance.ip = this.#world.address(instance)
+      this.#world.tell(providerID)
       await step('return')
       return providerID
     })
@@ -204,8 +242,12 @@ export class FakeProvider implements Provider {
     await this.#world.at('get', providerID, signal, this.#epoch)
     const instance = this.#world.instances.get(providerID)
     if (instance === undefined) throw ProviderError.notFound(`${providerID} is gone`, { code: 'NotFound' })
-    const { state, uid, specHash, ip } = instance
-    return { state, uid, specHash, ...(ip === undefined || state === 'stopped' ? {} : { ip }) }
+    const { state, uid, specHash, ip, outdated } = instance
+    return {
+      ...{ state, uid, specHash },
+      ...(ip === undefined || state === 'stopped' ? {} : { ip }),
+      ...(outdated === undefined ? {} : { outdated }),
+    }
   }
 
   async delete(request: DeleteRequest, context: MutationContext): Promise<DeleteResult> {

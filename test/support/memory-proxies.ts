@@ -45,6 +45,13 @@ export class MemoryProxies {
     this.#finalize({ ...proxy, metadata: { ...proxy.metadata, resourceVersion: this.#next(), deletionTimestamp } })
   }
 
+  /** Somebody else's finalizer is added. */
+  guard(name: string, finalizer: string): void {
+    const proxy = this.read(`default/${name}`)
+    const finalizers = [...(proxy.metadata.finalizers ?? []), finalizer]
+    this.#put({ ...proxy, metadata: { ...proxy.metadata, resourceVersion: this.#next(), finalizers } })
+  }
+
   /** Somebody removes the finalizers by hand, and the object with them. */
   forceDelete(name: string): void {
     this.objects.delete(`default/${name}`)

@@ -27,7 +27,30 @@ const modes: readonly CorpusEntry[] = [
     bad('spec.placement.image', 'placement.image is required for mode Managed'),
   ),
   proxy('host-managed', { host: 'proxy.example.net' }, bad('spec.host', 'host is only for mode External')),
-  proxyWith('external', { mode: 'External', host: 'proxy.example.net' }, bad('spec.mode', `mode External ${notYet}`)),
+  proxyWith('external', { mode: 'External', host: 'proxy.example.net' }, good),
+  proxyWith(
+    'external-all',
+    {
+      mode: 'External',
+      host: '2001:db8::1',
+      port: 8080,
+      credentialsSecretRef: { name: 'auth' },
+      healthCheck: { url: 'https://example.net/ip', interval: '1m', failureThreshold: 5 },
+      suspend: true,
+      deletionPolicy: 'Delete',
+    },
+    good,
+  ),
+  proxyWith(
+    'external-replace-after',
+    { mode: 'External', host: 'a.example.net', healthCheck: { replaceAfter: '30m' } },
+    bad('spec.healthCheck.replaceAfter', 'only for mode Managed'),
+  ),
+  proxyWith(
+    'external-retain',
+    { mode: 'External', host: 'a.example.net', deletionPolicy: 'Retain' },
+    bad('spec.deletionPolicy', 'only for mode Managed'),
+  ),
   proxyWith('external-no-host', { mode: 'External' }, bad('spec.host', 'host is required for mode External')),
   proxy(
     'external-provider',
@@ -49,7 +72,7 @@ const modes: readonly CorpusEntry[] = [
     { mode: 'External', host: '2001:db8::1', cloudInitFrom: secretRef },
     bad('spec.cloudInitFrom', 'only for mode Managed'),
   ),
-  proxy('suspended', { suspend: true }, bad('spec.suspend', `suspend true ${notYet}`)),
+  proxy('suspended', { suspend: true }, good),
   proxy('not-suspended', { suspend: false }, good),
   proxy('suspend-text', { suspend: 'yes' }, bad('spec.suspend')),
   proxy('deletion-delete', { deletionPolicy: 'Delete' }, good),
@@ -61,19 +84,28 @@ const modes: readonly CorpusEntry[] = [
 ]
 
 const hosts: readonly CorpusEntry[] = [
-  ['scheme', 'http://proxy.example.net'],
-  ['port', 'proxy.example.net:3128'],
-  ['brackets', '[2001:db8::1]'],
-  ['zone', 'fe80::1%eth0'],
-  ['mapped', '::ffff:192.0.2.1'],
-  ['octet', '192.0.2.256'],
-  ['upper-case', 'Proxy.example.net'],
-  ['underscore', 'proxy_1.example.net'],
-  ['dash', '-proxy.example.net'],
-  ['empty', ''],
-].map(([name = '', host]) =>
-  proxyWith(`host-${name}`, { mode: 'External', host }, bad('spec.host', 'must be a DNS name in lower case or an IP')),
-)
+  ...['192.0.2.1', '2001:db8::1', 'a', 'proxy', 'xn--bcher-kva.example', '3com.example.net', '10.proxy'].map((host) =>
+    proxyWith(`host-good-${host.replaceAll(/[^a-z0-9]+/g, '-')}`, { mode: 'External', host }, good),
+  ),
+  ...[
+    ['scheme', 'http://proxy.example.net'],
+    ['port', 'proxy.example.net:3128'],
+    ['brackets', '[2001:db8::1]'],
+    ['zone', 'fe80::1%eth0'],
+    ['mapped', '::ffff:192.0.2.1'],
+    ['octet', '192.0.2.256'],
+    ['upper-case', 'Proxy.example.net'],
+    ['underscore', 'proxy_1.example.net'],
+    ['dash', '-proxy.example.net'],
+    ['empty', ''],
+  ].map(([name = '', host]) =>
+    proxyWith(
+      `host-${name}`,
+      { mode: 'External', host },
+      bad('spec.host', 'must be a DNS name in lower case or an IP'),
+    ),
+  ),
+]
 
 const names: readonly CorpusEntry[] = [
   proxy('provider-longest', { provider: 'k'.repeat(63) }, good),

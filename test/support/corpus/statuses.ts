@@ -25,10 +25,12 @@ export const proxyStatusEntries: readonly CorpusEntry[] = [
         { target: 'a', at, vmid: 100 },
       ],
       latch: { ...latch, target: 'a', configHash: 'v1:11', retry: '2', message: 'no such image' },
+      replacement: { since: at, deleted: false },
       conditions: [{ ...condition, observedGeneration: 3 }],
     },
     good,
   ),
+  proxyStatus('status-replacement-no-time', { replacement: { deleted: true } }, bad('status.replacement.since')),
   proxyStatus(
     'status-fraction-and-offset',
     { conditions: [{ ...condition, lastTransitionTime: '2026-01-02T03:04:05.678+02:00' }] },

@@ -1,9 +1,16 @@
 // Corpus: changes of a stored Proxy, good and bad.
 import { apiVersion, proxyKind } from '../../../src/api/group.ts'
-import { bad, good, managed, proxyObject, update, type CorpusEntry } from './entry.ts'
+import { bad, good, managed, proxyObject, update, type CorpusEntry, type Json, type Verdict } from './entry.ts'
 
 const { placement } = managed
 const secretRef = { secretKeyRef: { name: 'squid-userdata', key: 'user-data' } }
+
+/** An External proxy whose fields `before` become `after`. */
+function external(name: string, before: Json, after: Json, verdict: Verdict): CorpusEntry {
+  const mode = 'External'
+  const [old, object] = [proxyObject({ mode, ...before }), proxyObject({ mode, ...after })]
+  return { name: `external-${name}`, kind: proxyKind.kind, old, object, verdict }
+}
 
 /** All changes. */
 export const updateEntries: readonly CorpusEntry[] = [
@@ -26,7 +33,17 @@ export const updateEntries: readonly CorpusEntry[] = [
     { mode: 'External', host: 'a.example.net', provider: undefined, placement: undefined },
     bad('spec.provider', 'provider is immutable'),
   ),
-  update('suspend', {}, { suspend: true }, bad('spec.suspend', 'not supported yet')),
+  update('suspend', {}, { suspend: true }, good),
+  update('resume', { suspend: true }, { suspend: false }, good),
+  update('replace-after', {}, { healthCheck: { replaceAfter: '1h' } }, good),
+  external('host', { host: 'a.example.net' }, { host: '192.0.2.7', port: 8080 }, good),
+  external(
+    'to-managed',
+    { host: 'a.example.net' },
+    { mode: 'Managed', ...managed },
+    bad('spec.mode', 'mode is immutable'),
+  ),
+  external('host-removed', { host: 'a.example.net' }, {}, bad('spec.host', 'host is required for mode External')),
   update('retain', {}, { deletionPolicy: 'Retain' }, bad('spec.deletionPolicy', 'not supported yet')),
   update('port-out-of-range', {}, { port: 70_000 }, bad('spec.port')),
   {

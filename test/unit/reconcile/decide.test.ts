@@ -1,147 +1,44 @@
 // Every decision as a row: what is seen, and the one action that follows.
 import { describe, expect, it } from 'vitest'
-import { apiVersion, proxyFinalizer } from '../../../src/api/group.ts'
-import { proxySpecSchema, type Proxy, type ProxyLatch, type ProxyStatus } from '../../../src/api/proxy.ts'
-import { ProviderError } from '../../../src/provider/errors.ts'
-import { decide, type Action } from '../../../src/reconcile/decide.ts'
-import type { World } from '../../../src/reconcile/world.ts'
-import { baseSpec } from '../../support/reconcile-harness.ts'
-
-const nowMs = Date.UTC(2026, 0, 1, 12)
-const minutesAgo = (minutes: number) => new Date(nowMs - minutes * 60_000).toISOString()
-const intent = { target: 'host-a', at: minutesAgo(60) }
-/** What a create of `v1:one` has left in the status. */
-const made: ProxyStatus = {
-  phase: 'Running',
-  specHash: 'v1:one',
-  intents: [intent],
-  providerID: 'id',
-  observedGeneration: 1,
-}
-const begun: ProxyStatus = { phase: 'Provisioning', specHash: 'v1:one', intents: [intent] }
-
-interface Change extends Partial<Omit<World, 'proxy'>> {
-  readonly deleting?: boolean
-  readonly unguarded?: boolean
-  readonly retry?: string
-  readonly spec?: object
-}
-
-function world(change: Change): World {
-  const { deleting = false, unguarded = false, retry, spec = {}, ...rest } = change
-  const proxy: Proxy = {
-    apiVersion,
-    kind: 'Proxy',
-    metadata: {
-      name: 'a',
-      namespace: 'default',
-      uid: 'uid-1',
-      resourceVersion: '1',
-      generation: 1,
-      ...(unguarded ? {} : { finalizers: [proxyFinalizer] }),
-      ...(deleting ? { deletionTimestamp: minutesAgo(1) } : {}),
-      ...(retry === undefined ? {} : { annotations: { 'egressproxies.dev/retry': retry } }),
-    },
-    spec: proxySpecSchema.parse({ ...baseSpec, ...spec }),
-  }
-  return {
-    nowMs,
-    proxy,
-    status: {},
-    instanceName: 'proxy-a',
-    desired: deleting ? { kind: 'unread' } : { kind: 'known', specHash: 'v1:one' },
-    provider: { kind: 'configured', configHash: 'config-1', targets: ['host-a'] },
-    operation: { kind: 'idle' },
-    predecessorBusy: false,
-    observation: { kind: 'unread' },
-    ...rest,
-  }
-}
-
-const two = { kind: 'known', specHash: 'v1:two' } as const
-const otherVersion = { kind: 'known', specHash: 'v2:one' } as const
-const noSecret = { kind: 'unavailable', reason: 'SecretNotFound', message: 'no Secret' } as const
-const noProvider = { kind: 'missing' } as const
-const transient = ProviderError.transient('away', { code: 'Unreachable' })
-const quota = ProviderError.quotaExceeded('full', { code: 'PoolFull' })
-const wrong = ProviderError.permanent('spec', 'no image', { code: 'ImageNotFound' })
-const denied = ProviderError.permanent('environment', 'denied', { code: 'Unauthorized', target: 'host-a' })
-const failed = (error: ProviderError, retryInMs: number, specHash = 'v1:one') =>
-  ({ kind: 'createFailed', specHash, failure: { error, failures: 1, retryInMs } }) as const
-const deleteFailed = (error: ProviderError, retryInMs: number) =>
-  ({ kind: 'deleteFailed', failure: { error, failures: 1, retryInMs } }) as const
-const creating = { kind: 'creating', specHash: 'v1:one', lettingGo: false } as const
-const lettingGo = { kind: 'creating', specHash: 'v1:one', lettingGo: true } as const
-const created = { kind: 'created', specHash: 'v1:one', providerID: 'id' } as const
-const deleted = { kind: 'deleted', abandoned: [] } as const
-const running = { kind: 'seen', instance: { state: 'running', ip: '192.0.2.1', specHash: 'v1:one' } } as const
-const stopped = { kind: 'seen', instance: { state: 'stopped', specHash: 'v1:one' } } as const
-const paused = { kind: 'seen', instance: { state: 'paused' } } as const
-const booting = { kind: 'seen', instance: { state: 'provisioning' } } as const
-const gone = { kind: 'gone' } as const
-
-const latch = (change: Partial<ProxyLatch> = {}): ProxyLatch => ({
-  code: 'Unauthorized',
-  specHash: 'v1:one',
-  origin: 'environment',
-  target: 'host-a',
-  configHash: 'config-1',
-  since: minutesAgo(5),
-  ...change,
-})
-const latchedBy = (change: Partial<ProxyLatch> = {}): ProxyStatus => ({
-  ...begun,
-  phase: 'Failed',
-  latch: latch(change),
-})
-const ready = (minutes: number) =>
-  ({
-    kind: 'configured',
-    configHash: 'config-1',
-    targets: ['host-a'],
-    latchTargetReadyMs: nowMs - minutes * 60_000,
-  }) as const
-
-/** An action in a word or three: kind, then what tells it from others of its kind. */
-function brief(action: Action): string {
-  switch (action.kind) {
-    case 'hold':
-      return `hold ${action.hold.on}`
-    case 'startCreate':
-      return `startCreate ${action.why} ${action.specHash}`
-    case 'startDelete':
-    case 'letGo':
-      return `${action.kind} ${action.why}`
-    case 'adopt':
-      return `adopt ${action.providerID}`
-    case 'latch':
-      return `latch ${action.latch.code}${action.latch.repeated === true ? ' repeated' : ''}`
-    case 'watch':
-      return action.concern === undefined ? 'watch' : `watch ${action.concern.reason}`
-    case 'forget':
-    case 'addFinalizer':
-    case 'clear':
-    case 'release':
-      return action.kind
-  }
-}
-
-type Row = readonly [what: string, seen: Change, action: string]
-
-function table(name: string, rows: readonly Row[]): void {
-  describe(name, () => {
-    it.each(rows)('%s', (_what, seen, action) => {
-      expect(brief(decide(world(seen)))).toBe(action)
-    })
-  })
-}
+import { decide } from '../../../src/reconcile/decide.ts'
+import {
+  nowMs,
+  minutesAgo,
+  made,
+  begun,
+  world,
+  two,
+  otherVersion,
+  noSecret,
+  noProvider,
+  transient,
+  quota,
+  wrong,
+  denied,
+  failed,
+  deleteFailed,
+  creating,
+  lettingGo,
+  deleting,
+  created,
+  deleted,
+  running,
+  stopped,
+  paused,
+  booting,
+  gone,
+  latch,
+  latchedBy,
+  ready,
+  brief,
+  table,
+} from './decide-rows.ts'
 
 table('the beginning', [
   ['the finalizer comes first', { unguarded: true }, 'addFinalizer'],
   ['also where something is recorded', { unguarded: true, status: made }, 'addFinalizer'],
   ['then the instance', {}, 'startCreate new v1:one'],
   ['a recorded intent does not keep from trying again', { status: begun }, 'startCreate new v1:one'],
-  ['nothing is done for an External proxy', { spec: { mode: 'External' }, unguarded: true }, 'hold unmanaged'],
   ['nothing is begun while another object of the name is busy', { predecessorBusy: true }, 'letGo otherObject'],
   ['not even a deletion', { predecessorBusy: true, deleting: true, status: made }, 'letGo otherObject'],
   ['nothing is begun without the provider', { provider: noProvider }, 'hold providerMissing'],
@@ -310,11 +207,7 @@ describe('an edited Secret', () => {
 })
 
 table('a replacement', [
-  [
-    'waits until the instance is gone',
-    { status: made, desired: two, operation: { kind: 'deleting' } },
-    'hold deleting',
-  ],
+  ['waits until the instance is gone', { status: made, desired: two, operation: deleting }, 'hold deleting'],
   ['then forgets it', { status: made, desired: two, operation: deleted }, 'clear'],
   ['then makes the next one', { desired: two }, 'startCreate new v1:two'],
   [
@@ -324,6 +217,15 @@ table('a replacement', [
   ],
   ['and then', { status: made, desired: two, operation: deleteFailed(denied, 0) }, 'startDelete specChanged'],
   ['is off when the spec is what it was', { status: made, operation: deleteFailed(denied, 500) }, 'watch'],
+  [
+    'for the mark waits after a failure too',
+    {
+      status: made,
+      operation: deleteFailed(denied, 500),
+      observation: { kind: 'seen', instance: { state: 'running', specHash: 'v1:x' } },
+    },
+    'hold deleteBackoff',
+  ],
 ])
 
 table('a deletion', [
@@ -333,7 +235,7 @@ table('a deletion', [
   ['with an intent only', { deleting: true, status: begun }, 'startDelete deletion'],
   ['with an instance only', { deleting: true, status: { providerID: 'id' } }, 'startDelete deletion'],
   ['without the provider', { deleting: true, status: begun, provider: noProvider }, 'hold providerMissing'],
-  ['in progress', { deleting: true, status: made, operation: { kind: 'deleting' } }, 'hold deleting'],
+  ['in progress', { deleting: true, status: made, operation: deleting }, 'hold deleting'],
   ['done', { deleting: true, status: made, operation: deleted }, 'release'],
   ['done, without the provider', { deleting: true, status: made, operation: deleted, provider: noProvider }, 'release'],
   [
