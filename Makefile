@@ -35,6 +35,11 @@ demo-libvirt: $(INSTALLED) ## The same with a real API server, a real libvirtd a
 stub-libvirt: $(INSTALLED) ## Run the stub of a libvirt host and print how to reach it (UNIX=path: by virsh, too)
 	@node hack/stub-libvirt.ts $(if $(UNIX),--unix '$(UNIX)')
 
+# KVM_SSH_KEY and KVM_KNOWN_HOSTS of the command line are in the environment of its recipe
+.PHONY: kvm-ssh-secret
+kvm-ssh-secret: $(INSTALLED) ## Apply the Secret of both libvirt types (KVM_SSH_KEY, KVM_KNOWN_HOSTS), once its files are sound
+	@node hack/kvm-ssh-secret.ts
+
 ##@ Check
 
 .PHONY: check
