@@ -9,7 +9,7 @@ import { hashesDiffer } from './spec-hash.ts'
 import { suspended, type Withheld } from './suspend.ts'
 import type { OperationFailure, World } from './world.ts'
 
-export type CreateReason = 'new' | 'retry' | RepairReason
+export type CreateReason = 'new' | 'retry' | 'unadopted' | RepairReason
 export type RepairReason = 'gone' | 'stopped'
 export type DeleteReason = 'deletion' | 'specChanged' | 'userDataChanged' | 'markDiffers' | 'unhealthy'
 
@@ -117,7 +117,7 @@ function decideDeletion(world: World): Action {
 
 /** What an operation, in flight or just ended, asks for; where it asks for nothing, what the instance asks for. */
 function decideOperation(world: World): Action {
-  const { operation, desired } = world
+  const { operation, desired, status } = world
   const outdated = (specHash: string) => desired.kind === 'known' && hashesDiffer(specHash, desired.specHash)
   switch (operation.kind) {
     case 'creating': {
@@ -136,6 +136,8 @@ function decideOperation(world: World): Action {
       const { failure, specHash } = operation
       // another spec has another chance, at once
       if (outdated(specHash)) return decideInstance(world)
+      // one that works stays as it is when it could not be taken over; every other create began by dropping the address
+      if (status.ip !== undefined) return decideInstance(world)
       if (failure.error.kind === 'permanent') {
         return { kind: 'latch', latch: latchFrom(world, specHash, failure.error), error: failure.error }
       }
@@ -201,11 +203,14 @@ function decideInstance(world: World): Action {
       return { kind: 'startDelete', why: 'markDiffers' }
     }
     if (isStopped(world)) return repair(world, specHash, 'stopped')
+    if (adoptionInMs(world) === 0) return { kind: 'startCreate', specHash, why: 'unadopted' }
   }
   const due = replacementDue(world)
   if (due.kind === 'now') return { kind: 'startDelete', why: 'unhealthy' }
+  const adoption = adoptionInMs(world)
   const waits = [
     ...(due.kind === 'later' ? [due.inMs] : []),
+    ...(adoption === undefined ? [] : [adoption]),
     ...(Object.keys(world.taken).length > 0 ? [takenRecheckMs] : []),
   ]
   return waits.length === 0 ? { kind: 'watch' } : { kind: 'watch', recheckInMs: Math.min(...waits) }
@@ -214,6 +219,18 @@ function decideInstance(world: World): Action {
 function repair({ repairInMs }: World, specHash: string, why: RepairReason): Action {
   if (repairInMs > 0) return { kind: 'hold', hold: { on: 'repair', why, retryInMs: repairInMs } }
   return { kind: 'startCreate', specHash, why }
+}
+
+/** Milliseconds until a working instance that has another type's mark may be given ours; undefined when there is none. */
+function adoptionInMs(world: World): number | undefined {
+  const { operation, proxy, status } = world
+  if (!isUnadopted(world) || status.ip === undefined || proxy.spec.suspend) return undefined
+  return operation.kind === 'createFailed' ? Math.max(operation.failure.retryInMs, 0) : 0
+}
+
+/** Whether the instance was seen running with the mark of another type. */
+export function isUnadopted(world: World): boolean {
+  return isRunning(world) && world.observation.kind === 'seen' && world.observation.instance.unadopted === true
 }
 
 /** Whether the recorded instance was seen running since the last mutation. */

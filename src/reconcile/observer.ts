@@ -322,7 +322,13 @@ function tellsNews(before: Observation, after: Observation): boolean {
 }
 
 function sameInstance(a: Instance, b: Instance): boolean {
-  return a.state === b.state && a.ip === b.ip && a.specHash === b.specHash && a.outdated === b.outdated
+  return (
+    a.state === b.state &&
+    a.ip === b.ip &&
+    a.specHash === b.specHash &&
+    a.outdated === b.outdated &&
+    a.unadopted === b.unadopted
+  )
 }
 
 function notOurs(session: Session, uid: string): ProviderError {

@@ -158,6 +158,8 @@ function holding(world: SeenWorld, hold: Hold): ProxyStatus {
 }
 
 function starting(world: World, specHash: string, why: CreateReason): ProxyStatus {
+  // only its mark changes: it goes on working
+  if (why === 'unadopted') return { ...acted(world, world.status), specHash }
   const { providerID, ...rest } = acted(world, world.status)
   const verb = why === 'stopped' ? 'starting' : 'creating'
   // a stopped instance is still the one that was recorded; one that is gone is not

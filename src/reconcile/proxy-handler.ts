@@ -9,7 +9,7 @@ import type { Logger } from '../observe/logger.ts'
 import { withSpan } from '../observe/tracing.ts'
 import type { ConfiguredProvider, CreateRequest, Owner, ProviderSet } from '../provider/contract.ts'
 import { instanceName } from '../provider/names.ts'
-import { decide, isRunning, type Action } from './decide.ts'
+import { decide, isRunning, isUnadopted, type Action } from './decide.ts'
 import { holdForMs, intentsOf, isBusy, isProbed } from './hold.ts'
 import { Neighbours } from './neighbours.ts'
 import { InstanceObserver } from './observer.ts'
@@ -287,7 +287,7 @@ class Handler implements ProxyHandler {
     const written = await this.#write(world, action, signal, probing)
     if (written === undefined) return again
     // an instance that runs has outlived the failures before
-    if (action.kind === 'watch' && isRunning(world)) this.#operations.settle(uid)
+    if (action.kind === 'watch' && isRunning(world) && !isUnadopted(world)) this.#operations.settle(uid)
     return this.#nextLook(written, action)
   }
 

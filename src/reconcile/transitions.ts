@@ -3,7 +3,7 @@ import { findCondition } from '../api/conditions.ts'
 import { proxyConditions, type ProxyStatus } from '../api/proxy.ts'
 import type { EventNote } from '../kube/events.ts'
 import { exhaustive } from '../lib/exhaustive.ts'
-import type { AbandonedInstance, Action, CreateReason, DeleteReason } from './decide.ts'
+import { isUnadopted, type AbandonedInstance, type Action, type CreateReason, type DeleteReason } from './decide.ts'
 import {
   describeFailure,
   describeRepair,
@@ -42,7 +42,12 @@ function actionEvents(world: World, action: Action, after: ProxyStatus): readonl
     case 'latch':
       return [warning(action.error.code, action.error.message)]
     case 'watch':
-      return [...watchEvents(world, action.concern), ...instanceEvents(world, after), ...healthEvents(world, after)]
+      return [
+        ...watchEvents(world, action.concern),
+        ...adoptionEvents(world, name),
+        ...instanceEvents(world, after),
+        ...healthEvents(world, after),
+      ]
     case 'probe':
       return healthEvents(world, after)
     case 'hold':
@@ -91,9 +96,18 @@ function createEvents(world: World, why: CreateReason): EventNote[] {
       return [warning('InstanceGone', `instance ${name} is gone from its host: creating it again`)]
     case 'stopped':
       return [warning('InstanceStopped', `instance ${name} was stopped: starting it`)]
+    case 'unadopted':
+      return [normal('Adopting', `instance ${name} has the mark of another type: giving it the provider's own`)]
     default:
       return exhaustive(why)
   }
+}
+
+function adoptionEvents(world: World, name: string): EventNote[] {
+  const { operation } = world
+  if (operation.kind !== 'createFailed' || !isUnadopted(world)) return []
+  const { message } = operation.failure.error
+  return [warning('AdoptionFailed', `instance ${name} keeps the mark of another type: ${message}`)]
 }
 
 function deleteEvent(world: World, why: DeleteReason, name: string): EventNote {

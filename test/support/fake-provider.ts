@@ -33,6 +33,8 @@ export interface FakeInstance {
   ip: string | undefined
   /** What its get says about its image, if anything. */
   outdated?: string
+  /** It has the mark of another type until a create returns. */
+  unadopted?: boolean
 }
 
 export interface FakeProviderOptions {
@@ -231,6 +233,7 @@ export class FakeProvider implements Provider {
       await step('start')
       mustMutate(context)
       instance.state = 'running'
+      instance.unadopted = false
       instance.ip = this.#world.address(instance)
       this.#world.tell(providerID)
       await step('return')
@@ -242,11 +245,12 @@ export class FakeProvider implements Provider {
     await this.#world.at('get', providerID, signal, this.#epoch)
     const instance = this.#world.instances.get(providerID)
     if (instance === undefined) throw ProviderError.notFound(`${providerID} is gone`, { code: 'NotFound' })
-    const { state, uid, specHash, ip, outdated } = instance
+    const { state, uid, specHash, ip, outdated, unadopted } = instance
     return {
       ...{ state, uid, specHash },
       ...(ip === undefined || state === 'stopped' ? {} : { ip }),
       ...(outdated === undefined ? {} : { outdated }),
+      ...(unadopted === true ? { unadopted } : {}),
     }
   }
 
