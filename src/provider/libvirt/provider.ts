@@ -26,6 +26,7 @@ import { Images } from './images.ts'
 import { KnownInstances } from './known.ts'
 import { findLeftovers, removeLeftover } from './leftovers.ts'
 import { getInstance, listInstances, observeHost } from './read.ts'
+import { startupWarnings } from './startup-warnings.ts'
 import { InstanceWatch } from './watch.ts'
 
 interface EntryCommon {
@@ -155,6 +156,7 @@ function dialerFor(
   config: LibvirtConfig,
   deps: Pick<LibvirtDeps, 'clock' | 'log' | 'connect'> & { readonly callLog: Logger; readonly budgets: Budgets },
 ): DialHost {
+  for (const warning of startupWarnings(config)) deps.log.warn(warning)
   return createDialer({
     targets: config.hosts,
     credentials: {

@@ -11,6 +11,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { loadCredentials } from '../../../../src/wire/ssh/credentials.ts'
 import { SshError } from '../../../../src/wire/ssh/errors.ts'
 import { sshString, uint32 } from '../../../../src/wire/ssh/wire-form.ts'
+import { asNobody } from '../../../support/as-nobody.ts'
 import { generateTestKey, knownHostsLine } from '../../../support/ssh/keys.ts'
 
 let folder: string
@@ -345,17 +346,6 @@ async function goodKeyFile(content: string): Promise<string> {
   const file = join(folder, 'id_good')
   await writeFile(file, content)
   return file
-}
-
-/** Root may read everything, so it becomes somebody else for as long as it takes. */
-async function asNobody<T>(work: () => Promise<T>): Promise<T> {
-  if (process.geteuid?.() !== 0 || process.seteuid === undefined) return await work()
-  process.seteuid(65_534)
-  try {
-    return await work()
-  } finally {
-    process.seteuid(0)
-  }
 }
 
 function expectNoKeyBytes(error: Error, text: string): void {
