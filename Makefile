@@ -95,6 +95,12 @@ test-integration: $(INSTALLED) ## Loopback sockets: in-process Kubernetes API an
 test-e2e-libvirt: $(INSTALLED) ## Real API server, libvirtd and VMs (root, Debian or Ubuntu; INSTALL=1 installs packages)
 	@node hack/test.ts e2e
 
+.PHONY: test-integration-kvm2 test-integration-kvm
+test-integration-kvm2: $(INSTALLED) ## kvm2 on a host of yours, KVM_TEST_HOST (beelink) and so on (CHECK=1: make nothing there)
+test-integration-kvm: $(INSTALLED) ## The same of type kvm
+test-integration-kvm2 test-integration-kvm: test-integration-%:
+	@node hack/test.ts hosts -- test/hosts/$*.test.ts $(if $(CHECK),-t 'is checked without a trace')
+
 .PHONY: bench-libvirt
 bench-libvirt: $(INSTALLED) ## Time from apply to Ready and memory, on a real API server, libvirtd and VM
 	@node bench/libvirt.ts

@@ -1,4 +1,5 @@
-// Test tiers as vitest projects: unit (pure), integration (loopback sockets), e2e (real daemons, one file at a time).
+// Test tiers as vitest projects: unit (pure), integration (loopback sockets), e2e (real daemons, one file at a time). Beside the
+// tiers: hosts, against hypervisors that variables name.
 import { defineConfig } from 'vitest/config'
 
 export default defineConfig({
@@ -23,6 +24,16 @@ export default defineConfig({
           testTimeout: 900_000,
           hookTimeout: 1_800_000,
           fileParallelism: false,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'hosts',
+          include: ['test/hosts/**/*.test.ts'],
+          fileParallelism: false,
+          // its output is the trace of calls, line by line
+          disableConsoleIntercept: true,
         },
       },
     ],

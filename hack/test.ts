@@ -13,7 +13,7 @@ const reportSchema = z.object({
 })
 
 const [tiers, vitestArguments] = splitAtDashes(process.argv.slice(2))
-if (tiers.length === 0) throw new Error('usage: test.ts unit|integration|e2e ... [-- vitest arguments]')
+if (tiers.length === 0) throw new Error('usage: test.ts unit|integration|e2e|hosts ... [-- vitest arguments]')
 
 const totals = { passed: 0, failed: 0, skipped: 0 }
 const folder = await mkdtemp(join(tmpdir(), 'egress-proxies-operator-test-'))
