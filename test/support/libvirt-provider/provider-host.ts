@@ -18,7 +18,7 @@ export interface ProviderHost {
   readonly imageUrl: string
   /** Ends the message about a host that cannot be used. */
   readonly advice: string
-  close(): Promise<void>
+  readonly close: () => Promise<void>
 }
 
 const image = 'https://cloud.debian.org/images/cloud/trixie/latest/debian-13-generic-amd64.qcow2'
