@@ -1,7 +1,10 @@
 // The kvm2 provider while connections break, calls hang and downloads fail, over real SSH and HTTP.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { defaultBudgets } from '../../../src/provider/libvirt/budgets.ts'
+import { tcpConnect } from '../../../src/wire/ssh/tcp.ts'
 import { eventually } from '../../support/eventually.ts'
+import { ManualClock } from '../../support/manual-clock.ts'
+import { startTcpRelay } from '../../support/tcp-relay.ts'
 import {
   context,
   createRequest,
@@ -39,6 +42,50 @@ describe('connections', () => {
       await provider.list(context())
       return true
     })
+  })
+
+  it('to a host that vanished without a word are given up after 30 s, idle or in use, and the next call dials anew', async () => {
+    const [host = '', port = ''] = world.stub.address.split(':')
+    await using relay = Object.assign(await startTcpRelay({ host, port: Number(port) }), {
+      [Symbol.asyncDispose]: () => relay.close(),
+    })
+    const clock = new ManualClock()
+    const provider = world.provider(
+      {},
+      {
+        clock,
+        // Longer than the silence, which is to be what ends the call.
+        budgets: { ...defaultBudgets, rpcMs: 600_000 },
+        connect: (_host, _port, signal) => tcpConnect('127.0.0.1', relay.port, signal),
+      },
+    )
+    await provider.list(context())
+    const connections = relay.accepted
+    relay.swallow()
+    await clock.advance(30_000)
+    await eventually('the idle connections are gone', budgetMs, () =>
+      Promise.resolve(relay.open === 0 ? true : undefined),
+    )
+    expect(world.lines).toContainEqual(
+      expect.objectContaining({
+        msg: 'libvirt connection dropped',
+        host: 'lab',
+        reason: expect.stringContaining('went silent for 30 s') as string,
+      }),
+    )
+    await provider.list(context())
+    expect(relay.accepted).toBeGreaterThan(connections)
+
+    relay.swallow()
+    let ended = false
+    const observed = failure(provider.observe('lab', context())).finally(() => (ended = true))
+    await clock.advance(29_999)
+    expect(ended).toBe(false)
+    await clock.advance(1)
+    const error = await observed
+    expect(error).toMatchObject({ kind: 'transient', target: 'lab' })
+    expect(error.message).toContain('went silent for 30 s')
+    await provider.observe('lab', context())
   })
 
   it('lost in the middle of a create make it transient, and a repeat ends it', async () => {
