@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { buildSeed } from '../../../src/provider/nocloud/seed.ts'
-import { guestAgentScript } from '../../../src/provider/nocloud/vendor-data.ts'
+import { buildVendorData, guestAgentScript } from '../../../src/provider/nocloud/vendor-data.ts'
 import { canRun, programAvailable } from '../../support/e2e/availability.ts'
 
 let folder: string
@@ -36,6 +36,28 @@ describe.skipIf(!isoinfo)('isoinfo', () => {
     expect(names.sort()).toEqual(['/meta-data', '/user-data', '/vendor-data'])
     expect(run('isoinfo', ['-R', '-x', '/user-data', '-i', file])).toBe(userData.toString())
     expect(run('isoinfo', ['-R', '-x', '/vendor-data', '-i', file])).toBe(guestAgentScript)
+  })
+})
+
+const python = canRun("vendor-data read by Python's email", [programAvailable('python3', 'python3')])
+
+describe.skipIf(!python)("Python's email, with which cloud-init reads it,", () => {
+  it('finds the document before the script in a vendor-data of both', () => {
+    const vendorData = '#cloud-config\n# ä, and a line that is longer than a mail may have: ' + 'x'.repeat(2000) + '\n'
+    const archive = buildVendorData({ installGuestAgent: true, vendorData })
+    const program = [
+      'import base64, email, json, sys',
+      'message = email.message_from_bytes(base64.b64decode(sys.argv[1]))',
+      'parts = [p for p in message.walk() if p.get_content_maintype() != "multipart"]',
+      'show = lambda p: [p.get_content_type(), p.get_content_charset(), p.get_filename(), p.get_payload(decode=True).decode(), len(p.defects)]',
+      'print(json.dumps([message.keys()[0], len(message.defects)] + [show(p) for p in parts]))',
+    ].join('\n')
+    expect(JSON.parse(run('python3', ['-c', program, archive.toString('base64')]))).toEqual([
+      'MIME-Version',
+      0,
+      ['text/plain', 'utf-8', 'vendor-data', vendorData, 0],
+      ['text/x-shellscript', 'utf-8', 'guest-agent.sh', guestAgentScript, 0],
+    ])
   })
 })
 
@@ -82,6 +104,50 @@ describe('guest agent script', () => {
     const { status, calls } = await boot()
     expect(status).toBe(0)
     expect(calls).toContain('rc-update add qemu-guest-agent default\nrc-service qemu-guest-agent start\n')
+  })
+
+  it.each([
+    ['apt-get', ['dnf', 'yum', 'zypper', 'apk']],
+    ['dnf', ['yum', 'zypper', 'apk']],
+    ['yum', ['zypper', 'apk']],
+    ['zypper', ['apk']],
+  ])('takes %s where there are others, too', async (manager, others) => {
+    const managers: Record<string, string> = { [manager]: installs() }
+    for (const other of others) managers[other] = 'exit 1'
+    const boot = await guest({ ...managers, systemctl: '', 'rc-service': '', 'rc-update': '' })
+    const { status, calls } = await boot()
+    expect(status).toBe(0)
+    const called = new Set(calls.split('\n').map((line) => line.split(' ')[0]))
+    expect([...called].sort()).toEqual(['', manager, 'systemctl'].sort())
+  })
+
+  it('refreshes the lists of apt-get first, and lets it ask nothing', async () => {
+    const body = `printf '%s\\n' "frontend $DEBIAN_FRONTEND" >>'${folder}/log'; case "$*" in *install*) ${installs()};; esac`
+    const boot = await guest({ 'apt-get': body, systemctl: '' })
+    const { calls } = await boot()
+    const lines = calls.split('\n').filter((line) => !line.startsWith('systemctl') && line !== '')
+    expect(lines.map((line) => /^(frontend .*)|^apt-get .*(update|install)/.exec(line)?.slice(1).join(''))).toEqual([
+      'update',
+      'frontend noninteractive',
+      'install',
+      'frontend noninteractive',
+    ])
+  })
+
+  it('enables the agent, so that it is there after a reboot', async () => {
+    const boot = await guest({ 'qemu-ga': '', systemctl: '' })
+    const { calls } = await boot()
+    expect(calls).toBe('systemctl enable qemu-guest-agent\nsystemctl start qemu-guest-agent\n')
+  })
+
+  it.each([
+    ['no package manager that it knows', { systemctl: '' }, /no package manager that is known here/],
+    ['nothing to start it with', { 'qemu-ga': '' }, /neither systemctl nor OpenRC/],
+  ])('says so and fails where there is %s', async (_what, programs, words) => {
+    const boot = await guest(programs)
+    const { status, said } = await boot()
+    expect(status).not.toBe(0)
+    expect(said).toMatch(words)
   })
 
   it('tries again while the mirror is away, then says so and fails', async () => {

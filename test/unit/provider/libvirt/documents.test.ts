@@ -50,16 +50,26 @@ describe('domain document', () => {
       'vda',
       'virtio',
     ])
+    expect(disk?.attribute('device')).toBe('disk')
+    expect(disk?.child('driver')?.attribute('type')).toBe('qcow2')
+    expect(disk?.child('readonly')).toBeUndefined()
+    expect([cd?.attribute('type'), cd?.child('driver')?.attribute('type')]).toEqual(['file', 'raw'])
     expect([cd?.attribute('device'), cd?.child('source')?.attribute('file')]).toEqual(['cdrom', spec.seedPath])
     expect([cd?.child('target')?.attribute('dev'), cd?.child('target')?.attribute('bus')]).toEqual(['sda', 'sata'])
     expect(cd?.child('readonly')).toBeDefined()
     const nic = devices?.child('interface')
     expect([nic?.attribute('type'), nic?.child('source')?.attribute('bridge')]).toEqual(['bridge', 'br0'])
     expect(nic?.child('model')?.attribute('type')).toBe('virtio')
+    expect(nic?.child('mac')?.attribute('address')).toBe(spec.mac)
+    expect(devices?.children('interface')).toHaveLength(1)
     expect(devices?.child('serial')?.attribute('type')).toBe('pty')
     expect(devices?.child('channel')?.child('target')?.attribute('name')).toBe('org.qemu.guest_agent.0')
+    expect(devices?.child('channel')?.attribute('type')).toBe('unix')
+    expect(devices?.child('channel')?.child('target')?.attribute('type')).toBe('virtio')
+    expect(devices?.child('rng')?.attribute('model')).toBe('virtio')
+    expect(devices?.child('rng')?.child('backend')?.attribute('model')).toBe('random')
     expect(devices?.child('rng')?.child('backend')?.text).toBe('/dev/urandom')
-    expect(devices?.child('graphics')).toBeUndefined()
+    for (const shown of ['graphics', 'video', 'input']) expect(devices?.child(shown)).toBeUndefined()
   })
 
   it('switches secure boot off by name for UEFI, and says nothing of either for BIOS', () => {

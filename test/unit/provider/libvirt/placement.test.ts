@@ -51,6 +51,12 @@ describe('resolvePlacement', () => {
     })
   })
 
+  it('takes no notice of a region', () => {
+    expect(resolvePlacement('kvm2', config, { ...good, region: 'nowhere' })).toEqual(
+      resolvePlacement('kvm2', config, good),
+    )
+  })
+
   it('takes the only host when no zone is given', () => {
     expect(resolvePlacement('kvm2', single, { machineType: 'small', image: 'debian' }).host.name).toBe('a')
   })
