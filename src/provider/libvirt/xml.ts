@@ -15,27 +15,31 @@ export function buildXml(tree: XmlTree): string {
   }).build(tree)
 }
 
-/** Fields of one element, by name without namespace prefix; undefined where the text is not well-formed. */
+/**
+ * Fields of one element, by name without namespace prefix. Undefined where the text is not well-formed or is what the parser
+ * refuses: some hundred levels, entities that grow, names that JavaScript gives a meaning to.
+ */
 export function parseXml(text: string): XmlElement | undefined {
-  if (!isWellFormed(text)) return undefined
-  const tree: unknown = new XMLParser({
-    ignoreAttributes: false,
-    attributeNamePrefix: '@',
-    parseTagValue: false,
-    parseAttributeValue: false,
-    ignoreDeclaration: true,
-    removeNSPrefix: true,
-  }).parse(text)
-  return new XmlElement(tree)
+  try {
+    // the parser itself takes anything
+    if (!isWellFormed(text)) return undefined
+    const tree: unknown = new XMLParser({
+      ignoreAttributes: false,
+      attributeNamePrefix: '@',
+      parseTagValue: false,
+      parseAttributeValue: false,
+      ignoreDeclaration: true,
+      removeNSPrefix: true,
+    }).parse(text)
+    return new XmlElement(tree)
+  } catch {
+    return undefined
+  }
 }
 
-/** The parser itself takes anything. */
+/** Its types know only `true`, and a throw for everything else. */
 function isWellFormed(text: string): boolean {
-  try {
-    return new SyntaxValidator().validate(text)
-  } catch {
-    return false
-  }
+  return new SyntaxValidator().validate(text)
 }
 
 /** One element; asking for what it has not gives undefined or an empty list, never an error. */

@@ -1,11 +1,17 @@
 // The seed image: what a reader that shares no code with the writer finds in it, and whose it says it is.
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { buildIso, descriptorOffset, sectorBytes } from '../../../../src/provider/nocloud/iso9660.ts'
+import {
+  applicationUseOffset,
+  buildIso,
+  descriptorOffset,
+  sectorBytes,
+} from '../../../../src/provider/nocloud/iso9660.ts'
 import { decodeSeedOwner, encodeSeedOwner } from '../../../../src/provider/nocloud/owner.ts'
 import { buildSeed } from '../../../../src/provider/nocloud/seed.ts'
 import { guestAgentScript } from '../../../../src/provider/nocloud/vendor-data.ts'
 import { readIso } from '../../../support/iso-reader.ts'
+import { damaged } from '../../../support/mutations.ts'
 
 const owner = { installation: 'home', uid: '0f3a0f3a-1111-2222-3333-444455556666' }
 const createdAt = new Date('2026-09-16T17:42:11Z')
@@ -79,6 +85,37 @@ describe('owner of a seed', () => {
     expect(decodeSeedOwner(Buffer.alloc(0))).toBeUndefined()
     expect(decodeSeedOwner(Buffer.alloc(sectorBytes))).toBeUndefined()
     expect(decodeSeedOwner(Buffer.alloc(100, 1))).toBeUndefined()
+  })
+
+  it('is the owner, or nobody, or another in plain words, whatever became of the descriptor', () => {
+    const image = buildSeed({
+      owner,
+      instanceName: 'p',
+      userData: Buffer.alloc(0),
+      installGuestAgent: false,
+      createdAt,
+    })
+    const descriptor = image.subarray(descriptorOffset, descriptorOffset + sectorBytes)
+    const area = descriptor.subarray(applicationUseOffset, applicationUseOffset + 120)
+    const around = damaged([area], ['\n', '\0', ' ', 'uid=', 'installation=', 'egress-proxies-operator seed 2']).map(
+      ({ bytes }) => Buffer.concat([descriptor.subarray(0, applicationUseOffset), bytes, Buffer.alloc(sectorBytes)]),
+    )
+    const anywhere = damaged([descriptor]).map(({ bytes }) => bytes)
+    const seen = { owner: 0, nobody: 0, other: 0 }
+    fc.assert(
+      fc.property(fc.oneof(around, anywhere, fc.uint8Array({ maxLength: 3000 })), (bytes) => {
+        const read = decodeSeedOwner(bytes)
+        if (read === undefined) seen.nobody++
+        else if (read.installation === owner.installation && read.uid === owner.uid) seen.owner++
+        else {
+          seen.other++
+          // what is read is what can be written: it goes into log lines and messages
+          expect(encodeSeedOwner(read).toString('latin1')).toContain(`uid=${read.uid}\n`)
+        }
+      }),
+      { numRuns: 3000 },
+    )
+    for (const [what, count] of Object.entries(seen)) expect(count, what).toBeGreaterThan(30)
   })
 
   it('cannot be written in words that could not be read back', () => {
