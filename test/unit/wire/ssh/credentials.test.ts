@@ -13,6 +13,7 @@ import { SshError } from '../../../../src/wire/ssh/errors.ts'
 import { sshString, uint32 } from '../../../../src/wire/ssh/wire-form.ts'
 import { asNobody } from '../../../support/as-nobody.ts'
 import { generateTestKey, knownHostsLine } from '../../../support/ssh/keys.ts'
+import { quoted } from '../../../support/ssh/quotes.ts'
 
 let folder: string
 
@@ -334,10 +335,12 @@ describe('files', () => {
           } catch (error) {
             if (!(error instanceof SshError)) throw error
             expect(error.stage).toBe('credentials')
+            const said = `${error.message} ${inspect(error.cause)}`.replaceAll(folder, '')
+            expect(quoted(said, `${key.toString()}\n${known.toString()}`)).toBeUndefined()
           }
         }
       }),
-      { numRuns: 150 },
+      { numRuns: 500 },
     )
   })
 })

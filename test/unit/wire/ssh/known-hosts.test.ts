@@ -5,6 +5,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { matchesGlob } from '../../../../src/wire/ssh/host-pattern.ts'
 import { KnownHosts } from '../../../../src/wire/ssh/known-hosts.ts'
 import { generateTestKey, type TestKeyPair } from '../../../support/ssh/keys.ts'
+import { quoted } from '../../../support/ssh/quotes.ts'
 
 let ed: TestKeyPair
 let other: TestKeyPair
@@ -146,8 +147,61 @@ describe('the file', () => {
         const hosts = KnownHosts.parse(pieces.join(''))
         expect(['unknown', 'changed']).toContain(hosts.host(host, 22).check(ed.publicBlob).kind)
       }),
-      { numRuns: 500 },
+      { numRuns: 2000 },
     )
+  })
+
+  it('that was damaged trusts no key that was not in it, and quotes nothing', () => {
+    const whole = [
+      `${hashed('a.example')} ${ed.publicKey} comment`,
+      `[a.example]:2222,*.lab.example,!b.lab.example ${rsa.publicKey}`,
+      `@revoked * ${ecdsa.publicKey}`,
+      `@cert-authority *.example ${ecdsa.publicKey}`,
+      '# comment',
+      `10.0.0.? ${ed.publicKey}`,
+    ].join('\n')
+    const wound = fc.tuple(fc.nat(), fc.nat(30), fc.string({ unit: 'binary', maxLength: 20 }))
+    const port = fc.constantFrom(22, 2222)
+    fc.assert(
+      fc.property(fc.array(wound, { minLength: 1, maxLength: 4 }), fc.domain(), port, (wounds, host, askedPort) => {
+        let text = whole
+        for (const [at, cut, insert] of wounds) {
+          const start = at % (text.length + 1)
+          text = text.slice(0, start) + insert + text.slice(start + cut)
+        }
+        const hosts = KnownHosts.parse(text)
+        for (const name of [host, 'a.example', 'b.lab.example', '10.0.0.1']) {
+          expect(['unknown', 'changed']).toContain(hosts.host(name, askedPort).check(other.publicBlob).kind)
+        }
+        for (const { problem } of hosts.badLines) expect(quoted(problem, text)).toBeUndefined()
+      }),
+      { numRuns: 1500 },
+    )
+  })
+
+  it('as large as it may be is read and asked quickly', () => {
+    const size = 1024 * 1024
+    const times = (piece: string) => piece.repeat(Math.floor(size / piece.length))
+    const hostile = [
+      times('\n'),
+      times(' \t'),
+      `${times(' ')}x`,
+      times('@revoked '),
+      times('|1|'),
+      times(`* ${ed.publicKey}\n`),
+      times(`${'*a,'.repeat(5000)}b ${ed.publicKey}\n`),
+      times(`${hashed('a.example')} ${ed.publicKey}\n`),
+      `a ssh-ed25519 ${times('A')}`,
+      `${times('[')} ${ed.publicKey}`,
+      times('\r'),
+    ]
+    const began = performance.now()
+    for (const text of hostile) {
+      const host = KnownHosts.parse(text).host('a'.repeat(200), 2222)
+      expect(host.check(other.publicBlob).kind).not.toBe('trusted')
+    }
+    // A quadratic step takes minutes.
+    expect(performance.now() - began).toBeLessThan(30_000)
   })
 
   it('finds a line among any others exactly when the name is that line’s', () => {

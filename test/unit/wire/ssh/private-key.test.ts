@@ -1,11 +1,13 @@
 // Private key texts: every common form and every blemish is read, and no text does more harm than a PrivateKeyError.
 import { createPrivateKey, generateKeyPairSync, type KeyObject } from 'node:crypto'
+import { inspect } from 'node:util'
 import fc from 'fast-check'
 import ssh2 from 'ssh2'
 import { describe, expect, it } from 'vitest'
 import { loginsWith } from '../../../../src/wire/ssh/login.ts'
 import { parsePrivateKey, PrivateKeyError } from '../../../../src/wire/ssh/private-key.ts'
 import { blemishes, generateTestKey } from '../../../support/ssh/keys.ts'
+import { quoted } from '../../../support/ssh/quotes.ts'
 
 const pkcs8 = { format: 'pem', type: 'pkcs8' } as const
 
@@ -108,8 +110,15 @@ describe('arbitrary text', () => {
       if (!(error instanceof PrivateKeyError)) throw error
       expect(error.message).toMatch(/^(?:is|holds) /)
       expect(error.remedy('FILE')).not.toBe('')
+      expect(quoted(`${error.message} ${error.remedy('FILE')} ${inspect(error.cause)}`, text)).toBeUndefined()
     }
   }
+
+  it('would be caught if it were quoted', () => {
+    const { privateKey } = generateTestKey()
+    const line = privateKey.split('\n')[2] ?? ''
+    expect(quoted(`is malformed near ${line.slice(20, 28)}`, privateKey)).toBe(line.slice(20, 28))
+  })
 
   it('that was a key once is a key or a PrivateKeyError', () => {
     fc.assert(
@@ -125,7 +134,7 @@ describe('arbitrary text', () => {
           surely(damaged)
         },
       ),
-      { numRuns: 400 },
+      { numRuns: 1500 },
     )
   })
 
@@ -144,7 +153,7 @@ describe('arbitrary text', () => {
           surely(`${head}\n${blob.toString('base64')}\n${foot}\n`)
         },
       ),
-      { numRuns: 400 },
+      { numRuns: 1500 },
     )
   })
 
@@ -154,8 +163,9 @@ describe('arbitrary text', () => {
       fc.property(label, fc.string({ unit: 'binary', maxLength: 300 }), (name, body) => {
         const text = `-----BEGIN ${name}PRIVATE KEY-----\n${body}\n-----END ${name}PRIVATE KEY-----`
         expect(() => parsePrivateKey(text)).toThrow(PrivateKeyError)
+        surely(text)
       }),
-      { numRuns: 300 },
+      { numRuns: 1000 },
     )
   })
 
