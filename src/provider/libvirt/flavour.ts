@@ -12,6 +12,8 @@ export interface Flavour {
   readonly callLogger: string
   /** What a call is named in its log line. @param method as kvm2 names it: `DomainLookupByName` */
   readonly callName: (method: string) => string
+  /** Whether the lines about calls say at debug already what a word or a number can of the result; at level 2 all do. */
+  readonly briefResults: boolean
   /** What the health check calls where it broke. */
   readonly reasons: Readonly<Record<CheckReason, string>>
   /** Names of the details about a pool, and what follows their numbers. */
@@ -26,6 +28,7 @@ export const kvm2Flavour: Flavour = {
   subject: 'kvm2',
   callLogger: 'kvm2',
   callName: (method) => method,
+  briefResults: false,
   reasons: {
     CredentialsUnavailable: 'CredentialsUnavailable',
     Unreachable: 'Unreachable',
@@ -47,6 +50,7 @@ export const kvmFlavour: Flavour = {
   subject: 'KVM',
   callLogger: 'kvm.libvirt',
   callName: (method) => `vir${method.replace('EventCallback', 'Event')}`,
+  briefResults: true,
   reasons: {
     CredentialsUnavailable: 'SSHMaterialUnavailable',
     Unreachable: 'Unreachable',

@@ -214,7 +214,8 @@ export class Images {
     else this.#known.set(key, looked.found)
     const { state } = looked
     if (state.kind === 'incomplete') {
-      this.#deps.log.debug('base image is not whole', { volume: wish.choice.volume, why: state.why })
+      const about = { host: wish.host.name, volume: wish.choice.volume }
+      this.#deps.log.debug('base image is not whole', { ...about, why: state.why })
     }
     return looked
   }

@@ -4,11 +4,12 @@ import type { Clock } from '../../lib/clock.ts'
 import { errorMessage } from '../../lib/errors.ts'
 import { KeyedMutex } from '../../lib/keyed-mutex.ts'
 import { Semaphore } from '../../lib/semaphore.ts'
-import type { Logger } from '../../observe/logger.ts'
+import type { LogFields, Logger } from '../../observe/logger.ts'
 import type { Metrics } from '../../observe/metrics.ts'
 import type { TcpConnect } from '../../wire/ssh/tcp.ts'
 import type { Provider } from '../contract.ts'
 import { ProviderError } from '../errors.ts'
+import { parseProviderID } from '../names.ts'
 import { strictAddresses, type AddressPolicy } from './addresses.ts'
 import { defaultBudgets, type Budgets } from './budgets.ts'
 import { checkHosts } from './check.ts'
@@ -121,12 +122,13 @@ function createLibvirtProvider(
     log,
   }
   /** With what the host said, before it became one of our errors. */
-  const told = async <T>(op: string, work: () => Promise<T>): Promise<T> => {
+  const told = async <T>(op: string, about: LogFields, work: () => Promise<T>): Promise<T> => {
     try {
       return await work()
     } catch (thrown) {
       const raw = thrown instanceof ProviderError ? (thrown.cause ?? thrown) : thrown
-      log.debug(`${flavour.subject} backend call failed`, { op, error: errorMessage(raw) })
+      const host = thrown instanceof ProviderError && thrown.target !== undefined ? { host: thrown.target } : {}
+      log.debug(`${flavour.subject} backend call failed`, { op, ...host, ...about, error: errorMessage(raw) })
       throw thrown
     }
   }
@@ -134,14 +136,19 @@ function createLibvirtProvider(
     name: entry.name,
     type: flavour.name,
     targets: config.hosts.map((host) => host.name),
-    create: (request, context) => told('create', () => createInstance(engine, request, context)),
-    get: (providerID, context) => told('get', () => getInstance(engine, providerID, context)),
-    delete: (request, context) => told('delete', () => deleteInstance(engine, request, context)),
-    observe: (target, context) => told('observe', () => observeHost(engine, target, context)),
-    list: (context) => told('list', () => listInstances(engine, context)),
+    create: (request, context) =>
+      told('create', { name: request.instanceName }, () => createInstance(engine, request, context)),
+    get: (providerID, context) => told('get', located(providerID), () => getInstance(engine, providerID, context)),
+    delete: (request, context) =>
+      told('delete', { name: request.instanceName }, () => deleteInstance(engine, request, context)),
+    observe: (target, context) => told('observe', { host: target }, () => observeHost(engine, target, context)),
+    list: (context) => told('list', {}, () => listInstances(engine, context)),
     check: (context) => checkHosts(engine, context),
-    leftovers: (context) => told('leftovers', () => findLeftovers(engine, context)),
-    remove: (leftover, context) => told('remove', () => removeLeftover(engine, leftover, context)),
+    leftovers: (context) => told('leftovers', {}, () => findLeftovers(engine, context)),
+    remove: (leftover, context) =>
+      told('remove', { host: leftover.target, name: leftover.instanceName }, () =>
+        removeLeftover(engine, leftover, context),
+      ),
     watch: (listener) => watch.watch(listener),
     async close() {
       watch.close()
@@ -149,6 +156,12 @@ function createLibvirtProvider(
       if (deps.imageServer === undefined) await server.close()
     },
   }
+}
+
+/** Host and name of an instance, where its id tells them. */
+function located(providerID: string): LogFields {
+  const location = parseProviderID(providerID)
+  return location === undefined ? { providerID } : { host: location.host, name: location.domain }
 }
 
 function dialerFor(

@@ -8,6 +8,7 @@ import type { LibvirtConnection } from '../../wire/libvirt/connection.ts'
 import { LibvirtError } from '../../wire/libvirt/errors.ts'
 import type { ProcedureName, Procedures } from '../../wire/libvirt/protocol.gen.ts'
 import { ProviderError } from '../errors.ts'
+import { errorName, resultWords, transferWords, type ResultWords } from './call-words.ts'
 import type { Flavour } from './flavour.ts'
 import type { MutationGuard } from './host-api.ts'
 
@@ -53,7 +54,13 @@ export class Rpc {
     options: { readonly signal: AbortSignal; readonly timeoutMs: number; readonly slow?: boolean },
     subject: CallSubject = {},
   ): Promise<Ret<P>> {
-    return await this.observe(procedure, subject, {}, () => this.connection.call(procedure, args, options))
+    return await this.observe(
+      procedure,
+      subject,
+      {},
+      () => this.connection.call(procedure, args, options),
+      (result) => resultWords(procedure, result),
+    )
   }
 
   /**
@@ -69,20 +76,25 @@ export class Rpc {
   ): Promise<Ret<P>> {
     const { guard, timeoutMs, slow = false } = options
     const beforeSend = () => requireMutable(guard, this.#scope.host)
-    return await this.observe(procedure, subject, detail, () =>
-      this.connection.call(procedure, args, { signal: this.#never, timeoutMs, slow, beforeSend }),
+    return await this.observe(
+      procedure,
+      subject,
+      detail,
+      () => this.connection.call(procedure, args, { signal: this.#never, timeoutMs, slow, beforeSend }),
+      (result) => resultWords(procedure, result),
     )
   }
 
-  /** Span and log line around one exchange of any kind. */
+  /** Span and log line around one exchange of any kind. @param words what its result says to people */
   async observe<T>(
     procedure: ProcedureName,
     subject: CallSubject,
     detail: LogFields,
     exchange: () => Promise<T>,
+    words: (result: T) => ResultWords = transferWords,
   ): Promise<T> {
     const { host, clock, log } = this.#scope
-    const { name: flavour, callName } = this.#scope.flavour
+    const { name: flavour, callName, briefResults } = this.#scope.flavour
     const method = methodName(procedure)
     const attributes = {
       [`${flavour}.host`]: host,
@@ -100,12 +112,16 @@ export class Rpc {
       })
       try {
         const result = await exchange()
-        if (log.enabled('trace')) log.trace('libvirt call', { ...fields(), ...detail, ...describeResult(result) })
-        else log.debug('libvirt call', fields())
+        if (log.enabled('trace')) {
+          const { brief, full } = words(result)
+          log.trace('libvirt call', { ...fields(), ...detail, ...brief, ...full })
+        } else if (log.enabled('debug')) {
+          log.debug('libvirt call', { ...fields(), ...(briefResults ? words(result).brief : {}) })
+        }
         return result
       } catch (thrown) {
         const libvirt =
-          thrown instanceof LibvirtError ? { libvirtCode: thrown.code, libvirtError: thrown.codeName } : {}
+          thrown instanceof LibvirtError ? { libvirtCode: thrown.code, libvirtError: errorName(thrown.codeName) } : {}
         if (thrown instanceof LibvirtError) span.setAttribute(`${flavour}.libvirt_code`, thrown.code)
         log.debug('libvirt call', { ...fields(), error: errorMessage(thrown), ...libvirt })
         throw thrown
@@ -133,15 +149,4 @@ export function methodName(procedure: ProcedureName): string {
     .split('_')
     .map((word) => (acronyms.has(word) ? word : word.charAt(0) + word.slice(1).toLowerCase()))
     .join('')
-}
-
-/** Results whose fields are all for people to read; transferred bytes are counted only. */
-function describeResult(result: unknown): LogFields {
-  if (result instanceof Uint8Array) return { bytes: result.byteLength }
-  if (typeof result !== 'object' || result === null) return {}
-  return {
-    result: JSON.parse(
-      JSON.stringify(result, (_key, value: unknown) => (typeof value === 'bigint' ? value.toString() : value)),
-    ),
-  }
 }
