@@ -137,7 +137,11 @@ describe('a valid providers config', () => {
     expect(result).toMatchObject({ kind: 'valid', config: { providers: [{ name: 'kvm2-home' }] } })
     const uncommented = (await readFile(join(samples, 'providers-config.yaml'), 'utf8'))
       .replace('# maxConcurrentCreates', 'maxConcurrentCreates')
-      .replaceAll(/# (insecureIgnoreHostKey|diskSizeGb|installGuestAgent|format|firmware|socket|pool):/g, '$1:')
+      .replaceAll(/bridge: br0|# (?=network:)/g, '')
+      .replaceAll(
+        /# (insecureIgnoreHostKey|diskSizeGb|installGuestAgent|format|firmware|socket|pool|drain|adoptFrom):/g,
+        '$1:',
+      )
     expect(mistakes(uncommented)).toEqual([])
   })
 })
