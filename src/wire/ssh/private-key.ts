@@ -1,5 +1,5 @@
 // Private key text of any common form → a key that ssh2 can sign with; it reads no file.
-import { createPrivateKey, type KeyObject } from 'node:crypto'
+import { createPrivateKey } from 'node:crypto'
 import ssh2, { type ParsedKey } from 'ssh2'
 import { copyAgain, findKey, newKey, type Remedy } from './key-text.ts'
 import { ed25519Container, readContainer } from './openssh-key.ts'
@@ -52,25 +52,29 @@ function readPem(label: string, lines: readonly string[], pem: string): ParsedKe
     // ssh-keygen does not read all of these.
     throw encrypted((file) => `openssl pkey -in ${file} -out NEWFILE`)
   }
-  let key: KeyObject
-  try {
-    key = createPrivateKey(pem)
-  } catch {
-    throw malformed()
-  }
+  const key = decoded(() => createPrivateKey(pem))
   switch (key.asymmetricKeyType) {
     case 'rsa':
       requireSaneRsa(key.asymmetricKeyDetails?.modulusLength ?? 0)
-      return readWithSsh2(key.export({ format: 'pem', type: 'pkcs1' }).toString())
+      return readWithSsh2(decoded(() => key.export({ format: 'pem', type: 'pkcs1' }).toString()))
     case 'ec':
       if (!curves.has(key.asymmetricKeyDetails?.namedCurve)) throw unsupported()
-      return readWithSsh2(key.export({ format: 'pem', type: 'sec1' }).toString())
+      return readWithSsh2(decoded(() => key.export({ format: 'pem', type: 'sec1' }).toString()))
     case 'ed25519': {
-      const { x = '', d = '' } = key.export({ format: 'jwk' })
+      const { x = '', d = '' } = decoded(() => key.export({ format: 'jwk' }))
       return readWithSsh2(ed25519Container(Buffer.from(x, 'base64url'), Buffer.from(d, 'base64url')))
     }
     default:
       throw unsupported()
+  }
+}
+
+/** Some damage is noticed by OpenSSL only when it writes the key: a scalar that is longer than its curve's, for one. */
+function decoded<T>(step: () => T): T {
+  try {
+    return step()
+  } catch {
+    throw malformed()
   }
 }
 

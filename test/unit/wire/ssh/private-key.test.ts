@@ -66,6 +66,16 @@ describe('parsePrivateKey', () => {
     const broken = `-----BEGIN OPENSSH PRIVATE KEY-----\n${blob.toString('base64')}\n-----END OPENSSH PRIVATE KEY-----\n`
     expect(() => parsePrivateKey(broken)).toThrow(PrivateKeyError)
   })
+
+  it('notices a scalar longer than its curve, which OpenSSL reads and cannot write', () => {
+    const der = ec('prime256v1').export({ format: 'der', type: 'pkcs8' })
+    // The length of the scalar's octets, and the first of them.
+    expect(der.readUInt8(35)).toBe(32)
+    der.writeUInt8(102, 35)
+    der.writeUInt8(0, 36)
+    const broken = `-----BEGIN PRIVATE KEY-----\n${der.toString('base64')}\n-----END PRIVATE KEY-----\n`
+    expect(() => parsePrivateKey(broken)).toThrow(PrivateKeyError)
+  })
 })
 
 describe('an RSA key', () => {
