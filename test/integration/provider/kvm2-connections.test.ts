@@ -177,6 +177,31 @@ describe('connections', () => {
 })
 
 describe('images', () => {
+  it('go up on a connection of their own, which ends with them', async () => {
+    const provider = world.provider()
+    await provider.list(context())
+    const before = world.stub.connections()
+    const goOn = Promise.withResolvers<undefined>()
+    world.images.answer = (request, response) => {
+      response.writeHead(200, { 'content-length': imageBytes.byteLength })
+      if (request.method === 'HEAD') {
+        response.end()
+        return
+      }
+      response.write(imageBytes.subarray(0, 1000))
+      void goOn.promise.then(() => response.end(imageBytes.subarray(1000)))
+    }
+    const create = provider.create(createRequest(), context())
+    try {
+      await eventually('the upload', budgetMs, () => Promise.resolve(world.stub.volume('base-tiny.qcow2')))
+      expect(world.stub.connections()).toBe(before + 1)
+    } finally {
+      goOn.resolve(undefined)
+    }
+    await create
+    await eventually('its end', budgetMs, () => Promise.resolve(world.stub.connections() === before ? true : undefined))
+  })
+
   it('come through redirects and without HEAD', async () => {
     world.images.answer = (request, response) => {
       if (request.method === 'HEAD') response.writeHead(501).end()

@@ -11,6 +11,8 @@ import type { ProviderHost } from './provider-host.ts'
 export interface Eye {
   /** Names, sorted: all domains of the host, and all volumes that the pool's folder has now. */
   see(): Promise<{ readonly domains: readonly string[]; readonly volumes: readonly string[] }>
+  /** The document of a domain as libvirt completed it. */
+  domainXml(name: string): Promise<string>
   /** Removes the volumes whose names begin like this. */
   removeVolumes(beginning: string): Promise<void>
   close(): Promise<void>
@@ -44,6 +46,11 @@ export async function openEye(host: ProviderHost): Promise<Eye> {
       const domains = await api.listDomains(guard)
       const volumes = await api.listVolumes(storage, guard)
       return { domains: namesOf(domains), volumes: namesOf(volumes) }
+    },
+    async domainXml(wanted) {
+      const domain = (await api.listDomains(guard)).find((found) => found.name === wanted)
+      if (domain === undefined) throw new Error(`there is no domain ${wanted}`)
+      return await api.domainXml(domain, guard)
     },
     async removeVolumes(beginning) {
       for (const volume of await api.listVolumes(storage, guard)) {

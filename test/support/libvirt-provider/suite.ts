@@ -98,6 +98,11 @@ export function libvirtProviderSuite(type: LibvirtType, log: Logger, open: () =>
             .concat(`${instance}-seed.iso`, `${instance}.qcow2`)
             .sort(),
         )
+        const xml = await eye.domainXml(instance)
+        for (const part of kept) expect(xml).toMatch(part)
+        expect(xml).not.toMatch(/<graphics|<video|type=['"]volume['"]|secure=['"]yes['"]/)
+        expect(xml.match(/<interface /g)).toHaveLength(1)
+        expect(xml).toMatch(new RegExp(`egress-proxies-operator/${type}['"]`))
         const ip = await eventually(
           `an address of ${instance} (is there DHCP on ${host.bridge}, and does the agent run in the image?)`,
           addressBudgetMs,
@@ -124,6 +129,18 @@ export function libvirtProviderSuite(type: LibvirtType, log: Logger, open: () =>
     )
   })
 }
+
+/** Of the domain's document, whatever libvirt writes besides. */
+const kept = [
+  /machine=['"]pc-q35-/,
+  /<cpu mode=['"]host-passthrough['"]/,
+  /<loader [^>]*type=['"](pflash|rom)['"]/,
+  /<disk type=['"]file['"] device=['"]disk['"]>[^]*<target dev=['"]vda['"] bus=['"]virtio['"]/,
+  /<disk type=['"]file['"] device=['"]cdrom['"]>[^]*<target dev=['"]sda['"] bus=['"]sata['"]\/>\s*<readonly\/>/,
+  /<serial type=['"]pty['"]>/,
+  /<target type=['"]virtio['"] name=['"]org\.qemu\.guest_agent\.0['"]/,
+  /<backend model=['"]random['"]>\/dev\/urandom<\/backend>/,
+] as const
 
 const context: CreateContext = {
   signal: new AbortController().signal,
