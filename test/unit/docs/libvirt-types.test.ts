@@ -11,10 +11,11 @@ import {
 import { connectionRows, libvirtRows, sshRows, streamRows } from '../../../src/provider/libvirt/errors.ts'
 import { flavours } from '../../../src/provider/libvirt/flavour.ts'
 import { requireAcceptsNew, resolvePlacement } from '../../../src/provider/libvirt/placement.ts'
-import { codes, readText, table } from './markdown.ts'
+import { codes, readText, sourcesOf, table } from './markdown.ts'
 
 const kvm2 = readText('docs/kvm2-provider.md')
 const kvm = readText('docs/kvm-provider.md')
+const sources = sourcesOf('src/provider/libvirt')
 
 interface Field {
   readonly required: boolean
@@ -133,4 +134,31 @@ test('every code is there under its kind', () => {
   )
   const all = [libvirtRows, sshRows, connectionRows, streamRows].flatMap((rows) => Object.values(rows))
   expect(pairs(documented)).toEqual(pairs(all.map(({ kind, code }) => [kind, code] as const)))
+})
+
+test('every line of the log is there with its level', () => {
+  const documented = table(kvm2, 'Line').map(([line, level]): [string | undefined, string | undefined] => [
+    codes(line)[0],
+    codes(level)[0],
+  ])
+  const written = new Map<string, string>()
+  for (const [, level = '', , message = ''] of sources.matchAll(/log\.(warn|info|debug|trace)\(\s*(['`])(.*?)\2/gs)) {
+    const line = message.replace(/\$\{(engine\.)?flavour\.subject\}/, flavours.kvm2.subject)
+    if (written.get(line) !== 'debug') written.set(line, level === 'trace' ? '2' : level)
+  }
+  expect(Object.fromEntries(documented)).toEqual(Object.fromEntries(written))
+})
+
+test('every span is there with its attributes', () => {
+  const documented = table(kvm2, 'Span').map(([span, , attributes]) => [codes(span)[0], ...codes(attributes)])
+  const names = [...sources.matchAll(/withSpan\(`\$\{flavour\}\.([^`]+)`/g)].map(([, name = '']) => name)
+  expect(documented.map(([span]) => span).toSorted()).toEqual(
+    names.map((name) => `kvm2.${name === '${method}' ? '<Method>' : name}`).toSorted(),
+  )
+  const attributes = [...sources.matchAll(/`\$\{flavour\}\.([a-z_\d]+)`(?=\]|, )/g)].map(
+    ([, name = '']) => `kvm2.${name}`,
+  )
+  const told = documented.flatMap(([, ...rest]) => rest)
+  const spans = new Set(documented.map(([span]) => span))
+  expect([...new Set(told)].toSorted()).toEqual([...new Set(attributes)].filter((name) => !spans.has(name)).toSorted())
 })

@@ -1,4 +1,4 @@
-// Reads the project's Markdown for the tests beside it: tables, and which files there are.
+// Reads the project's Markdown for the tests beside it: tables, sources, and which files there are.
 import { readFileSync, globSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
@@ -6,6 +6,11 @@ export const root = fileURLToPath(new URL('../../../', import.meta.url))
 
 export function readText(path: string): string {
   return readFileSync(`${root}${path}`, 'utf8')
+}
+
+/** All TypeScript of a folder in one text. */
+export function sourcesOf(folder: string): string {
+  return globSync(`${folder}/*.ts`, { cwd: root }).toSorted().map(readText).join('\n')
 }
 
 /** Paths from the root. */
