@@ -117,12 +117,14 @@ function decideDeletion(world: World): Action {
 
 /** What an operation, in flight or just ended, asks for; where it asks for nothing, what the instance asks for. */
 function decideOperation(world: World): Action {
-  const { operation, desired, status } = world
+  const { operation, desired } = world
   const outdated = (specHash: string) => desired.kind === 'known' && hashesDiffer(specHash, desired.specHash)
   switch (operation.kind) {
     case 'creating': {
       if (operation.lettingGo) return { kind: 'hold', hold: { on: 'lettingGo' } }
       if (outdated(operation.specHash)) return { kind: 'letGo', why: 'specChanged' }
+      // it works meanwhile
+      if (operation.adoption === true) return { kind: 'watch' }
       const { progress } = operation
       return { kind: 'hold', hold: { on: 'creating', ...(progress === undefined ? {} : { progress }) } }
     }
@@ -136,8 +138,8 @@ function decideOperation(world: World): Action {
       const { failure, specHash } = operation
       // another spec has another chance, at once
       if (outdated(specHash)) return decideInstance(world)
-      // one that works stays as it is when it could not be taken over; every other create began by dropping the address
-      if (status.ip !== undefined) return decideInstance(world)
+      // an instance that works stays as it is when it could not be taken over
+      if (operation.adoption === true) return decideInstance(world)
       if (failure.error.kind === 'permanent') {
         return { kind: 'latch', latch: latchFrom(world, specHash, failure.error), error: failure.error }
       }
@@ -164,7 +166,7 @@ function decideInstance(world: World): Action {
   const { desired, observation, provider, proxy, status } = world
   if (provider.kind === 'missing') return { kind: 'hold', hold: { on: 'providerMissing' } }
   // half deleted it may look stopped or gone: made again from what is left, it would be the unhealthy one again
-  if (status.replacement?.deleted === false) return { kind: 'startDelete', why: 'unhealthy' }
+  if (status.replacement?.deleted === false && !isSpared(world)) return { kind: 'startDelete', why: 'unhealthy' }
   const { latch } = status
   // an instance that was seen running is no failure, whoever started it
   if (latch !== undefined && !isRunning(world) && !latchEnded(world, latch)) {
@@ -221,10 +223,17 @@ function repair({ repairInMs }: World, specHash: string, why: RepairReason): Act
   return { kind: 'startCreate', specHash, why }
 }
 
+/** An unhealthy instance runs, so its delete has not begun, and is not to be replaced any more. */
+function isSpared(world: World): boolean {
+  return isRunning(world) && world.proxy.spec.healthCheck.replaceAfter === undefined
+}
+
 /** Milliseconds until a working instance that has another type's mark may be given ours; undefined when there is none. */
 function adoptionInMs(world: World): number | undefined {
   const { operation, proxy, status } = world
   if (!isUnadopted(world) || status.ip === undefined || proxy.spec.suspend) return undefined
+  // a create looks under the name of today, and would make a second one beside an instance of another name
+  if (status.instanceName !== world.instanceName) return undefined
   return operation.kind === 'createFailed' ? Math.max(operation.failure.retryInMs, 0) : 0
 }
 

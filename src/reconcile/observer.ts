@@ -46,6 +46,8 @@ interface Session extends Observed {
   readonly round: Round
   observation: Observation
   suspect: boolean
+  /** Since when, monotonic, every read found it running with the same address. */
+  steadySinceMs: number | undefined
   /** When it was last read, monotonic. */
   readMs: number
   /** When the provider last told of a change, monotonic; at first, when the session began. */
@@ -101,6 +103,7 @@ export class InstanceObserver {
       round: this.#roundOf(observed),
       observation: { kind: 'unread' },
       suspect: false,
+      steadySinceMs: undefined,
       readMs: nowMs,
       toldMs: nowMs,
       readsSinceTold: 0,
@@ -130,6 +133,12 @@ export class InstanceObserver {
 
   observation(uid: string): Observation {
     return this.#sessions.get(uid)?.observation ?? { kind: 'unread' }
+  }
+
+  /** Milliseconds since which every read found the instance running, and with the same address. */
+  steadyForMs(uid: string): number {
+    const sinceMs = this.#sessions.get(uid)?.steadySinceMs
+    return sinceMs === undefined ? 0 : this.#options.clock.monotonic() - sinceMs
   }
 
   /** A suspect instance, one whose probes fail, is read with every round: it may have another address. */
@@ -164,6 +173,7 @@ export class InstanceObserver {
       const before = session.observation
       session.observation = observation
       session.readMs = this.#options.clock.monotonic()
+      session.steadySinceMs = isSteady(before, observation) ? (session.steadySinceMs ?? session.readMs) : undefined
       if (session.again) {
         session.again = false
         this.#read(session)
@@ -313,6 +323,11 @@ function isUnusual(session: Session, states: ReadonlyMap<string, InstanceState>)
   const { observation } = session
   if (session.suspect || observation.kind !== 'seen') return true
   return states.get(session.providerID) !== observation.instance.state
+}
+
+function isSteady(before: Observation, now: Observation): boolean {
+  if (now.kind !== 'seen' || now.instance.state !== 'running') return false
+  return before.kind !== 'seen' || before.instance.ip === now.instance.ip
 }
 
 function tellsNews(before: Observation, after: Observation): boolean {

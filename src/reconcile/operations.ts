@@ -38,12 +38,18 @@ export interface Subject {
 type Ended =
   | { readonly kind: 'created'; readonly specHash: string; readonly providerID: string }
   | { readonly kind: 'deleted'; readonly abandoned: DeleteResult['abandoned'] }
-  | { readonly kind: 'createFailed'; readonly specHash: string; readonly error: ProviderError }
+  | {
+      readonly kind: 'createFailed'
+      readonly specHash: string
+      readonly adoption: boolean
+      readonly error: ProviderError
+    }
   | { readonly kind: 'deleteFailed'; readonly error: ProviderError }
 
 interface InFlight {
   readonly kind: 'create' | 'delete'
   readonly specHash: string
+  readonly adoption: boolean
   readonly abort: AbortController
   readonly done: Promise<void>
   progress: string | undefined
@@ -78,16 +84,24 @@ export class Operations {
       case 'deleted':
         return ended
       case 'createFailed':
-        return { kind: ended.kind, specHash: ended.specHash, failure: this.#failure(entry, ended.error) }
+        return {
+          kind: ended.kind,
+          specHash: ended.specHash,
+          ...(ended.adoption ? { adoption: true } : {}),
+          failure: this.#failure(entry, ended.error),
+        }
       case 'deleteFailed':
         return { kind: ended.kind, failure: this.#failure(entry, ended.error) }
     }
   }
 
-  /** @throws when an operation of this object is in flight: callers decide on {@link view} first */
-  startCreate(subject: Subject, provider: Provider, request: CreateRequest): void {
+  /**
+   * @param adoption it gives our mark to an instance that works
+   * @throws when an operation of this object is in flight: callers decide on {@link view} first
+   */
+  startCreate(subject: Subject, provider: Provider, request: CreateRequest, adoption = false): void {
     const { specHash } = request
-    this.#start(subject, 'create', specHash, async (signal, progress) => {
+    this.#start(subject, { kind: 'create', specHash, adoption }, async (signal, progress) => {
       const context = {
         ...this.#mutationContext(signal),
         record: (intent: Intent) => this.#record(subject, intent, signal),
@@ -99,7 +113,7 @@ export class Operations {
 
   /** @throws when an operation of this object is in flight */
   startDelete(subject: Subject, provider: Provider, request: DeleteRequest): void {
-    this.#start(subject, 'delete', '', async (signal) => {
+    this.#start(subject, { kind: 'delete', specHash: '', adoption: false }, async (signal) => {
       const { abandoned } = await provider.delete(request, this.#mutationContext(signal))
       return { kind: 'deleted', abandoned }
     })
@@ -143,10 +157,10 @@ export class Operations {
 
   #start(
     subject: Subject,
-    kind: InFlight['kind'],
-    specHash: string,
+    what: Pick<InFlight, 'kind' | 'specHash' | 'adoption'>,
     work: (signal: AbortSignal, progress: (message: string) => void) => Promise<Ended>,
   ): void {
+    const { kind, specHash } = what
     const entry = this.#entries.get(subject.uid) ?? newEntry(subject)
     if (entry.inFlight !== undefined) throw new Error(`an operation for ${subject.key} is still in flight`)
     this.#entries.set(subject.uid, entry)
@@ -162,7 +176,7 @@ export class Operations {
       try {
         ended = await work(abort.signal, (message) => progress.tell(message))
       } catch (thrown) {
-        ended = this.#failed(entry, kind, specHash, thrown, abort.signal)
+        ended = this.#failed(entry, what, thrown, abort.signal)
       } finally {
         progress.end()
         entry.inFlight = undefined
@@ -173,13 +187,12 @@ export class Operations {
     }
     // begun in a later turn, so that the entry is complete whatever `work` does first
     const done = Promise.resolve().then(run)
-    entry.inFlight = { kind, specHash, abort, done, progress: undefined }
+    entry.inFlight = { ...what, abort, done, progress: undefined }
   }
 
   #failed(
     entry: Entry,
-    kind: InFlight['kind'],
-    specHash: string,
+    { kind, specHash, adoption }: Pick<InFlight, 'kind' | 'specHash' | 'adoption'>,
     thrown: unknown,
     signal: AbortSignal,
   ): Ended | undefined {
@@ -198,7 +211,7 @@ export class Operations {
         ? quotaRetryMs
         : backoffDelayMs(retryBackoff, entry.failures - 1, this.#options.random)
     entry.retryAtMs = this.#options.clock.monotonic() + delayMs
-    return kind === 'create' ? { kind: 'createFailed', specHash, error } : { kind: 'deleteFailed', error }
+    return kind === 'create' ? { kind: 'createFailed', specHash, adoption, error } : { kind: 'deleteFailed', error }
   }
 
   #failure(entry: Entry, error: ProviderError): OperationFailure {
@@ -268,8 +281,14 @@ function newEntry(subject: Subject): Entry {
 function viewInFlight(inFlight: InFlight): OperationView {
   const lettingGo = inFlight.abort.signal.aborted
   if (inFlight.kind === 'delete') return { kind: 'deleting', lettingGo }
-  const { specHash, progress } = inFlight
-  return { kind: 'creating', specHash, lettingGo, ...(progress === undefined ? {} : { progress }) }
+  const { specHash, adoption, progress } = inFlight
+  return {
+    kind: 'creating',
+    specHash,
+    lettingGo,
+    ...(adoption ? { adoption } : {}),
+    ...(progress === undefined ? {} : { progress }),
+  }
 }
 
 function kindOf(ended: Ended | undefined): InFlight['kind'] | undefined {

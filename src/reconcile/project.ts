@@ -89,7 +89,10 @@ export function addressOf(world: World): string | undefined {
   const last = isFree(status.ip) ? status.ip : undefined
   if (observation.kind !== 'seen') return last
   if (observation.instance.state === 'stopped') return undefined
-  return isFree(observation.instance.ip) ? observation.instance.ip : last
+  const { ip } = observation.instance
+  if (ip === undefined) return last
+  // the last one is not its own any more
+  return isFree(ip) ? ip : undefined
 }
 
 function holding(world: SeenWorld, hold: Hold): ProxyStatus {
@@ -242,7 +245,9 @@ function probed(status: ProxyStatus, world: SeenWorld, host: string): ProxyStatu
         'ProbeSucceeded',
         'a request through the proxy succeeded',
       )
-      return phased(withoutReplacement(told), world, 'Ready')
+      // one that works again is not replaced either: where its delete had begun it is not probed
+      const { replacement: _replacement, ...kept } = told
+      return phased(kept, world, 'Ready')
     }
     case 'unhealthy':
       return phased(healthy({ ...next, ...keep }, world, 'False', verdict.reason, verdict.message), world, 'Running')

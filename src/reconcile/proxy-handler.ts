@@ -154,6 +154,7 @@ class Handler implements ProxyHandler {
       predecessorBusy,
       observation,
       verdict: this.#deps.probes.verdict(key),
+      steadyForMs: this.#observer.steadyForMs(uid),
       repairInMs: this.#repairs.waitMs(key),
       taken: this.#neighbours.taken(proxy, observation),
       ...(replacing === undefined ? {} : { replacing }),
@@ -203,7 +204,11 @@ class Handler implements ProxyHandler {
         // settled only once it is written: a failed write is repeated from what the operation still tells
         if ((await this.#write(world, action, signal)) === undefined) return again
         this.#operations.settle(uid)
-        if (action.kind === 'adopt') this.#repairs.ran(key)
+        if (action.kind === 'adopt') {
+          // what was read beside the operation is of the time before
+          this.#observer.forget(uid)
+          this.#repairs.ran(key)
+        }
         return again
       case 'release':
         if ((await this.#writer.removeFinalizer(proxy, signal)).kind === 'stale') return again
@@ -229,7 +234,9 @@ class Handler implements ProxyHandler {
     // the Secret changed since the hash was taken: decide on what it is now
     if (data.kind !== 'known') return again
     if (world.desired.kind === 'known' && data.specHash !== world.desired.specHash) return again
-    const written = await this.#writeUnobserved(world, action, signal)
+    const adoption = action.why === 'unadopted'
+    // an instance that works goes on being probed
+    const written = await (adoption ? this.#write(world, action, signal) : this.#writeUnobserved(world, action, signal))
     if (written === undefined) return again
     const request: CreateRequest = {
       owner: this.#ownerOf(proxy),
@@ -239,7 +246,7 @@ class Handler implements ProxyHandler {
       intents: intentsOf(written.status),
       ...(data.bytes === undefined ? {} : { userData: data.bytes }),
     }
-    this.#operations.startCreate({ key: keyOf({ namespace, name }), uid }, configured.provider, request)
+    this.#operations.startCreate({ key: keyOf({ namespace, name }), uid }, configured.provider, request, adoption)
     return done
   }
 

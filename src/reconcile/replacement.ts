@@ -12,6 +12,8 @@ export type ReplacementDue =
 
 /** How soon it is looked again whether another replacement of the provider has ended, milliseconds. */
 const turnRecheckMs = 10_000
+/** Longer than a download, a boot and the user-data take: what ails all of a provider must not roll through them. */
+const leastTurnMs = 1_800_000
 
 /**
  * Since when it is unhealthy is read from the condition, which survives a restart. What the probes say now must agree: after a
@@ -26,19 +28,29 @@ export function replacementDue(world: World): ReplacementDue {
   if (observation.kind !== 'seen' || observation.instance.state !== 'running') return { kind: 'never' }
   const healthy = findCondition(status.conditions, proxyConditions.healthy)
   if (healthy?.status !== 'False') return { kind: 'never' }
-  const inMs = Date.parse(healthy.lastTransitionTime) + afterMs - nowMs
+  const { ip } = observation.instance
+  // what the probes say is of another address
+  if (ip !== undefined && status.ip !== undefined && ip !== status.ip) return { kind: 'never' }
+  const sinceUnhealthyMs = Date.parse(healthy.lastTransitionTime) + afterMs - nowMs
+  const inMs = Math.max(sinceUnhealthyMs, settleMs(proxy) - world.steadyForMs)
   if (inMs > 0) return { kind: 'later', inMs }
   return world.replacing === undefined ? { kind: 'now' } : { kind: 'later', inMs: turnRecheckMs }
 }
 
 /**
  * Whether the Proxy takes the turn of its provider: from when its unhealthy instance is to be deleted until the next one works.
- * One that does not come to that gives way after its own replaceAfter.
+ * One that does not come to that gives way after its own replaceAfter, or half an hour where that is longer.
  */
 export function takesTurn(proxy: Proxy, nowMs: number): boolean {
   const { replacement } = proxy.status ?? {}
   if (replacement === undefined || proxy.metadata.deletionTimestamp !== undefined || proxy.spec.suspend) return false
-  return nowMs < Date.parse(replacement.since) + (replaceAfterMs(proxy) ?? 0)
+  return nowMs < Date.parse(replacement.since) + Math.max(replaceAfterMs(proxy) ?? 0, leastTurnMs)
+}
+
+/** How long an instance must have been back, from a pause or with its host, before it is blamed: the probes' time to say so. */
+function settleMs({ spec }: Proxy): number {
+  const { failureThreshold, interval, timeout } = spec.healthCheck
+  return failureThreshold * (parseDurationMs(interval) ?? 0) + (parseDurationMs(timeout) ?? 0)
 }
 
 function replaceAfterMs(proxy: Proxy): number | undefined {

@@ -19,6 +19,8 @@ export interface World {
   /** An operation for an earlier object of the same name has not ended. */
   readonly predecessorBusy: boolean
   readonly observation: Observation
+  /** Milliseconds since which every read found the instance running, and with the same address; 0 when the last one did not. */
+  readonly steadyForMs: number
   /** What the probes say of the endpoint that they were last told of. */
   readonly verdict: Verdict
   /** Milliseconds until what was found stopped or gone may be made again; 0 when it may be now. */
@@ -56,10 +58,18 @@ export type OperationView =
       readonly specHash: string
       /** It was told to end, and has not yet. */
       readonly lettingGo: boolean
+      /** It gives our mark to an instance that works. */
+      readonly adoption?: true
       readonly progress?: string
     }
   | { readonly kind: 'created'; readonly specHash: string; readonly providerID: string }
-  | { readonly kind: 'createFailed'; readonly specHash: string; readonly failure: OperationFailure }
+  | {
+      readonly kind: 'createFailed'
+      readonly specHash: string
+      /** It was to give our mark to an instance that works. */
+      readonly adoption?: true
+      readonly failure: OperationFailure
+    }
   | { readonly kind: 'deleting'; readonly lettingGo: boolean }
   | { readonly kind: 'deleted'; readonly abandoned: DeleteResult['abandoned'] }
   | { readonly kind: 'deleteFailed'; readonly failure: OperationFailure }

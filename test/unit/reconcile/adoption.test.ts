@@ -65,6 +65,30 @@ describe('an instance that another type made', () => {
     expect(h.phase('a')).toBe('Ready')
   })
 
+  it('is started when it was stopped after that failed', async () => {
+    const h = await inherit()
+    h.hypervisor.fail('begin', ProviderError.permanent('spec', 'no such image', { code: 'ImageNotFound' }))
+    h.start()
+    await h.settle()
+    h.hypervisor.only().state = 'stopped'
+    h.proxies.apply('a', { ...baseSpec, suspend: true })
+    await h.advance(minute)
+    h.proxies.apply('a', baseSpec)
+    await h.advance(10 * minute)
+    expect(h.hypervisor.only()).toMatchObject({ state: 'running', unadopted: false })
+    expect(h.phase('a')).toBe('Ready')
+  })
+
+  it('of another name is not made a second time', async () => {
+    const h = await inherit()
+    const proxy = h.proxies.read('default/a')
+    h.proxies.objects.set('default/a', { ...proxy, status: { ...proxy.status, instanceName: 'proxy-of-old' } })
+    h.start()
+    await h.advance(10 * minute)
+    expect(creates(h)).toBe(0)
+    expect(h.phase('a')).toBe('Ready')
+  })
+
   it('is left as it is while the Proxy is suspended', async () => {
     const h = await inherit()
     h.proxies.apply('a', { ...baseSpec, suspend: true })

@@ -146,7 +146,12 @@ table('an unhealthy instance', [
     'startDelete unhealthy',
   ],
   ['and when nothing was read', { status: halfGone }, 'startDelete unhealthy'],
-  ['and when it was healthy once more', { status: halfGone, observation: running }, 'startDelete unhealthy'],
+  [
+    'and while it still runs',
+    { spec: { healthCheck: { replaceAfter: '30m' } }, status: halfGone, observation: running },
+    'startDelete unhealthy',
+  ],
+  ['unless it runs and that is not wanted any more', { status: halfGone, observation: running }, 'watch'],
   ['but waits after a failure', { status: halfGone, operation: deleteFailed(denied, 500) }, 'hold deleteBackoff'],
   ['and tries again', { status: halfGone, operation: deleteFailed(denied, 0) }, 'startDelete unhealthy'],
   ['that is gone makes room for another', { status: replaced }, 'startCreate new v1:one'],

@@ -55,6 +55,7 @@ export function world(change: Change): World {
     predecessorBusy: false,
     observation: { kind: 'unread' },
     verdict: { kind: 'pending' },
+    steadyForMs: Number.POSITIVE_INFINITY,
     repairInMs: 0,
     taken: {},
     ...rest,

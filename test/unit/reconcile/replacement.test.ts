@@ -111,9 +111,45 @@ describe('an unhealthy instance', () => {
     expect(instanceOf(h, 'a')).toBe(before)
     expect(h.proxies.status('a')).toMatchObject({ phase: 'Running', ip: '192.0.2.10' })
     h.hypervisor.heal()
+    // its probes have their time first: it may work again
     await h.advance(minute)
+    expect(instanceOf(h, 'a')).toBe(before)
+    await h.advance(3 * minute)
     expect(instanceOf(h, 'a')).not.toBe(before)
     expect(h.phase('a')).toBe('Ready')
+  })
+
+  it('that was paused is not blamed for it', async () => {
+    const h = await begin('a')
+    const before = instanceOf(h, 'a')
+    h.hypervisor.only().state = 'paused'
+    say(h, 'a', sick)
+    await h.advance(60 * minute)
+    h.hypervisor.only().state = 'running'
+    await h.advance(minute)
+    say(h, 'a', well)
+    await h.advance(60 * minute)
+    expect(instanceOf(h, 'a')).toBe(before)
+    expect(h.phase('a')).toBe('Ready')
+  })
+
+  it('that works again while it is suspended is replaced no more', async () => {
+    const h = await begin('a')
+    const before = instanceOf(h, 'a')
+    h.hypervisor.fail('deleteBegin', ProviderError.transient('host away', { code: 'Unreachable' }), 100_000)
+    say(h, 'a', sick)
+    await h.advance(31 * minute)
+    expect(h.proxies.status('a').replacement).toMatchObject({ deleted: false })
+    h.proxies.apply('a', { ...spec, suspend: true })
+    await h.settle()
+    h.hypervisor.heal()
+    say(h, 'a', well)
+    await h.advance(minute)
+    expect(h.phase('a')).toBe('Ready')
+    h.proxies.apply('a', spec)
+    await h.advance(60 * minute)
+    expect(instanceOf(h, 'a')).toBe(before)
+    expect(h.proxies.status('a').replacement).toBeUndefined()
   })
 
   it('whose host went away after it was read is not replaced either', async () => {
@@ -217,7 +253,7 @@ describe('a restart of the operator', () => {
           h.start()
           await h.settle()
           if (instanceOf(h, 'a') === before) say(h, 'a', sick)
-          await h.settle()
+          await h.advance(2 * minute)
           say(h, 'a', well)
           await h.settle()
         }
@@ -234,6 +270,21 @@ describe('a restart of the operator', () => {
       }
     },
   )
+})
+
+describe('instances that swapped their addresses', () => {
+  it('are followed, and neither is offered at the address of the other', async () => {
+    const h = await begin()
+    for (const name of ['a', 'b']) h.proxies.apply(name, baseSpec)
+    await h.settle()
+    const addresses = ['a', 'b'].map((name) => h.proxies.status(name).ip)
+    const [a, b] = ['a', 'b'].map((name) => instanceOf(h, name))
+    if (a === undefined || b === undefined) throw new Error('two instances were made')
+    ;[a.ip, b.ip] = [b.ip, a.ip]
+    for (const name of ['a', 'b']) say(h, name, sick)
+    await h.advance(2 * minute)
+    expect(['a', 'b'].map((name) => h.proxies.status(name).ip)).toEqual(addresses.toReversed())
+  })
 })
 
 describe('replacements of one provider', () => {
@@ -260,6 +311,19 @@ describe('replacements of one provider', () => {
     await h.advance(10_000)
     expect(isReplaced()).toHaveLength(3)
     expect(h.hypervisor.instances.size).toBe(3)
+  })
+
+  it('do not roll through all of them when the time is short', async () => {
+    const h = await begin()
+    const short = { ...baseSpec, healthCheck: { replaceAfter: '1m' } }
+    for (const name of ['a', 'b', 'c']) h.proxies.apply(name, short)
+    await h.settle()
+    const hold = h.hypervisor.hold('start', { stubborn: true })
+    for (const name of ['a', 'b', 'c']) say(h, name, sick)
+    await h.advance(20 * minute)
+    expect(['a', 'b', 'c'].filter((name) => replaced(h, name) > 0)).toHaveLength(1)
+    hold.release()
+    await h.settle()
   })
 
   it('give way when one cannot be made at all', async () => {
